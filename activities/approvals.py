@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.arguments import argument_error
+from crewlog.activities.batches import read_bodies
 from crewlog.activities.permissions import CallDenied
 from crewlog.activities.tool_loader import Tool
 from crewlog.authority.bindings import Binding, arguments_hash, check_binding
 from crewlog.errors import PermissionsChanged
-from crewlog.ids import ContentHash, InterruptId
+from crewlog.ids import InterruptId
 from crewlog.model import Json
 from crewlog.state.calls import CallTool
 from crewlog.state.excerpt import excerpt
@@ -45,7 +46,7 @@ async def load_arguments(
     if approval is None or approval.arguments is None:
         return args
     if approval.edited:
-        args = await _load_edited(store, task, approval.arguments)
+        args = (await read_bodies(store, task.batch, [approval.arguments]))[approval.arguments]
     if arguments_hash(args) != approval.arguments:
         raise _invalid_approval(task, "its arguments are not those that were approved")
     return args
@@ -89,14 +90,6 @@ def check_approval(task: CallTool) -> None:
             place=f"step {task.step}, call {task.call}",
         )
     raise _invalid_approval(task, decision.reason)
-
-
-async def _load_edited(store: Store, task: CallTool, edited_hash: ContentHash) -> dict[str, Any]:
-    for entry in task.batch.entries:  # if the store was away, or nothing has stored them yet
-        if entry.get("arguments") == edited_hash and "inline" in entry:
-            return cast("dict[str, Any]", entry["inline"])
-    found: dict[str, Any] = (await store.get_bodies([edited_hash]))[edited_hash]
-    return found
 
 
 def _invalid_approval(task: CallTool, reason: str) -> CallDenied:

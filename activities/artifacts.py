@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from cachetools import LRUCache
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from crewlog.activities.batches import read_bodies
 from crewlog.activities.hydrator import ChainHead, Hydrator
 from crewlog.authority.audiences import authorize_artifact
 from crewlog.canonical_json import canonical, check_depth, hash_json, utf8_json, utf8_text
@@ -38,7 +39,7 @@ from crewlog.state.artifacts import (
 )
 from crewlog.state.calls import ArtifactChange, CallTool, EndRun, RefusedOperations, View
 from crewlog.state.journal import Batch
-from crewlog.state.logs import empty_log_head, message_of
+from crewlog.state.logs import empty_log_head
 from crewlog.store.protocol import Store
 from crewlog.wire import ArtifactResult
 
@@ -48,8 +49,6 @@ MOST_LOGS = 256
 """The most logs with cached contents."""
 MOST_BYTES = 64 * 1024 * 1024
 """The most bytes of the cached artifacts, each counted once."""
-MOST_BODIES = 256
-"""The most cached bodies that this worker made."""
 LARGEST_IN_RESULT = 16 * 1024
 """The most bytes of an artifact whose content is in the result of the run."""
 _PAGE = 500
@@ -76,7 +75,6 @@ class Artifacts:
         self._contents: LRUCache[tuple[RunId, LogName], list[_FoldedContent]] = LRUCache(
             MOST_BYTES, lambda states: max(states[-1].content.size, MOST_BYTES // MOST_LOGS)
         )
-        self._bodies: LRUCache[ContentHash, Json] = LRUCache(MOST_BODIES)
 
     async def read(
         self,
@@ -115,10 +113,6 @@ class Artifacts:
                 contents[name] = initial_content(value)
         return contents
 
-    def add_body(self, hash_: ContentHash, body: Json) -> None:
-        """Caches a body that this worker has made."""
-        self._bodies[hash_] = body
-
     async def _content(
         self, run: RunId, log: LogName, at: ChainHead, initial: Json, batch: Batch
     ) -> Content:
@@ -129,8 +123,9 @@ class Artifacts:
         content, done = (best.content, best.at.length) if best is not None else (None, 0)
         left = at.chain[done : at.length]
         for start in range(0, len(left), _PAGE):
-            bodies = await self._read_bodies([b for _, b in left[start : start + _PAGE]], batch)
-            for body in bodies:
+            hashes = [hash_ for _, hash_ in left[start : start + _PAGE]]
+            bodies = await read_bodies(self._store, batch, hashes)
+            for body in map(bodies.__getitem__, hashes):
                 content = apply_operations(
                     content if content is not None else content_before(body, initial), body
                 )
@@ -147,21 +142,6 @@ class Artifacts:
         while len(states) > 2 and sum(each.content.size for each in states) > MOST_BYTES:
             del states[0]
         self._contents[run, log] = states
-
-    async def _read_bodies(
-        self, hashes: Sequence[ContentHash], batch: Batch
-    ) -> list[Mapping[str, Json]]:
-        bodies = {h: body for h in hashes if (body := self._bodies.get(h)) is not None}
-        bodies |= _inline_bodies(batch, {h for h in hashes if h not in bodies})
-        if missing := {h for h in hashes if h not in bodies}:
-            bodies |= await self._store.get_bodies(missing)
-        return [bodies[h] for h in hashes]
-
-
-def _inline_bodies(batch: Batch, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
-    """Returns the bodies that a batch has, since the store was unavailable."""
-    refs = map(message_of, batch.entries) if hashes else ()
-    return {r["body"]: r["inline"] for r in refs if "inline" in r and r["body"] in hashes}
 
 
 # -- operations of tools ---------------------------------------------------------------------

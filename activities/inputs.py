@@ -14,6 +14,7 @@ from typing import Any
 from cachetools import LRUCache
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from crewlog.activities.batches import read_bodies
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.transcripts import truncate_message
 from crewlog.activities.view_reader import ViewReader
@@ -29,7 +30,6 @@ from crewlog.model import Json
 from crewlog.state.agent_inputs import AgentInput
 from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
-from crewlog.state.logs import message_or_queued
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Store
 
@@ -120,15 +120,9 @@ class Inputs:
     ) -> Mapping[ContentHash, Json]:
         wanted = dict.fromkeys(hashes)
         bodies = {hash_: body for hash_ in wanted if (body := self._bodies.get(hash_)) is not None}
-        for entry in batch.entries:  # if the store was unavailable, it may not have them yet
-            for fields in (entry, message_or_queued(entry)):
-                hash_ = ContentHash(str(fields.get("body")))
-                if hash_ in wanted and "inline" in fields:
-                    bodies[hash_] = fields["inline"]
-        if missing := [hash_ for hash_ in wanted if hash_ not in bodies]:
-            bodies |= await self._store.get_bodies(missing)
-        for hash_, body in bodies.items():
-            self._bodies[hash_] = body
+        missing = [hash_ for hash_ in wanted if hash_ not in bodies]
+        for hash_, body in (await read_bodies(self._store, batch, missing)).items():
+            bodies[hash_] = self._bodies[hash_] = body
         return bodies
 
 

@@ -22,7 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
 from crewlog.activities.ai_messages import check_complete
-from crewlog.activities.batches import append_batch
+from crewlog.activities.batches import append_batch, read_bodies
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import registry_of
 from crewlog.activities.failures import Effect
@@ -40,7 +40,7 @@ from crewlog.prompt.reading import reading_schema
 from crewlog.prompt.registry import Registry
 from crewlog.state.calls import CompilePrompt, CompilePromptResult, PrepareChange
 from crewlog.state.finish_reason import finish_reason
-from crewlog.state.journal import Batch, PromptReceived, entry_from_json
+from crewlog.state.journal import Batch
 from crewlog.state.model import NoReading, PromptDiagnostic, PromptReply
 from crewlog.store.protocol import Store
 from crewlog.usage import Usage
@@ -265,9 +265,7 @@ async def compile_prompt(
             await append_batch(store, run, batch)
     except StoreUnavailable:
         journaled = False  # the run sends it again
-    text = _find_prompt(task, batch)
-    if text is None:
-        text = str((await store.get_bodies([task.prompt]))[task.prompt])
+    text = str((await read_bodies(store, batch, [task.prompt]))[task.prompt])
     registry = await registry_of(store, task.registry, task.model)
     done = await compile_round(text, registry, task, models, effect, task.attempt)
     fields = done._asdict()
@@ -283,16 +281,6 @@ async def compile_prompt(
         journaled=journaled,
         **fields,
     )
-
-
-def _find_prompt(task: CompilePrompt, batch: Batch) -> str | None:
-    """Returns the text of the prompt, if the batch has it."""
-    for data in batch.entries:
-        if data["kind"] == PromptReceived.__name__:
-            entry = entry_from_json(data)
-            if isinstance(entry, PromptReceived) and entry.prompt == task.prompt:
-                return entry.inline
-    return None
 
 
 def prompt_diagnostic(remark: Remark) -> PromptDiagnostic:

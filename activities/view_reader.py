@@ -15,6 +15,7 @@ from cachetools import LRUCache
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.artifacts import Artifacts, with_refused_operations
+from crewlog.activities.batches import read_bodies
 from crewlog.activities.definitions import AgentAccess, Definitions
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.windows import TrimmedTranscript
@@ -164,10 +165,7 @@ class ViewReader:
         return values[item.number - 1]  # pyright: ignore[reportUnknownVariableType]
 
     async def _read_body(self, hash_: ContentHash, batch: Batch) -> Json:
-        for entry in batch.entries:  # if the store was unavailable, it may not have it yet
-            if entry.get("body") == hash_ and "inline" in entry:
-                return entry["inline"]
-        return (await self._store.get_bodies([hash_]))[hash_]
+        return (await read_bodies(self._store, batch, [hash_]))[hash_]
 
 
 def _check(task: CallInput, decision: Decision, log: LogName | None) -> None:
