@@ -358,13 +358,14 @@ class MergePlay:
         run = self.runs[step.side].id
         points.order(step.point, passage=step.passage, run=run)
         releasing = asyncio.create_task(self._spoil() if step.fails else self._release())
+        changing = asyncio.create_task(self._change())
         try:
-            changing = asyncio.create_task(self._change())
             await self._say("during", {"coordinator": "channel:x", "merged": "channel:x"})
             await changing
             await self._say("queued", {side: f"private:{who}" for side, who in HOLDERS.items()})
         finally:
             releasing.cancel()
+            changing.cancel()
             if step.fails:
                 await again(lambda: self.runs["coordinator"].resume(by="drill"))
             for side, name in HOLDERS.items():
@@ -436,7 +437,10 @@ class MergePlay:
         tie = Connect(sender=sender, listener=listener, channel="tie", other=RunId(other.id))
         command = f"{self.drill.name}-{self.number}-tie"
         try:
-            await again(lambda: one.change(operations=[tie], by="drill", id=command))
+            async with asyncio.timeout(LIMIT):
+                await again(lambda: one.change(operations=[tie], by="drill", id=command))
+        except TimeoutError as error:
+            raise TimeoutError(f"the merge has no outcome within {LIMIT:g} s") from error
         except CrewlogError as error:
             self.answer = f"{type(error).__name__}: {error}"
 
