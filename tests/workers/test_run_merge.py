@@ -18,7 +18,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from crewlog.activities import crew_activities, run_merge
+from crewlog.activities import run_merge
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
 from crewlog.errors import (
@@ -233,7 +233,7 @@ async def test_a_run_refuses_what_it_cannot_read(lab: Lab, monkeypatch: pytest.M
     async with lab.worker():
         one, two = await at_rest(lab)
         with monkeypatch.context() as patch:
-            patch.setattr(crew_activities, "read_other_run", fail)
+            patch.setattr(run_merge.RunMerges, "read_other_run", fail)
             with pytest.raises(ChangeConflict) as refused:
                 await one.change(operations=[tied_to(two)], id="tie", by="test")
         told = f"'{two.id}' cannot read the state of '{one.id}': "
