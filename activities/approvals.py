@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.arguments import argument_error
+from crewlog.activities.batches import read_bodies
 from crewlog.activities.permissions import CallDenied
 from crewlog.activities.tool_loader import Tool
 from crewlog.authority.bindings import Binding, arguments_hash, check_binding
 from crewlog.errors import PermissionsChanged
-from crewlog.ids import ContentHash, InterruptId
+from crewlog.ids import InterruptId
 from crewlog.model import Json
 from crewlog.state.calls import CallTool
 from crewlog.state.excerpt import excerpt
@@ -23,13 +24,6 @@ from crewlog.store.protocol import Store
 EDITED = "A person changed the arguments of this call to {args}. What it answered:\n"
 """The start of the message of a call whose arguments people edited."""
 _LONGEST = 2_000
-
-
-class InvalidApproval(CallDenied):
-    """The approval of a call is not valid for it."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, "approvals")
 
 
 async def load_arguments(
@@ -43,7 +37,7 @@ async def load_arguments(
         args_of_message: The arguments of its message.
 
     Raises:
-        InvalidApproval: the approval is for another call, or for other arguments.
+        CallDenied: the approval is for another call, or for other arguments.
         PermissionsChanged: it has expired since the call was scheduled.
     """
     check_approval(task)
@@ -52,9 +46,9 @@ async def load_arguments(
     if approval is None or approval.arguments is None:
         return args
     if approval.edited:
-        args = await _load_edited(store, task, approval.arguments)
+        args = (await read_bodies(store, task.batch, [approval.arguments]))[approval.arguments]
     if arguments_hash(args) != approval.arguments:
-        raise InvalidApproval(_refusal(task, "its arguments are not those that were approved"))
+        raise _invalid_approval(task, "its arguments are not those that were approved")
     return args
 
 
@@ -65,14 +59,14 @@ def check_approval(task: CallTool) -> None:
         task: The call. One that needs no approval has none.
 
     Raises:
-        InvalidApproval: it is for another call.
+        CallDenied: it is for another call.
         PermissionsChanged: it has expired since the call was scheduled; people are asked again.
     """
     if not task.approved:
         return
     approval = task.approval
     if approval is None:
-        raise InvalidApproval(_refusal(task, "it does not say what was approved"))
+        raise _invalid_approval(task, "it does not say what was approved")
     binding = Binding(
         run=task.run,
         interrupt=InterruptId(task.approved),
@@ -95,19 +89,12 @@ def check_approval(task: CallTool) -> None:
             remedy="The run asks people again by itself.",
             place=f"step {task.step}, call {task.call}",
         )
-    raise InvalidApproval(_refusal(task, decision.reason))
+    raise _invalid_approval(task, decision.reason)
 
 
-async def _load_edited(store: Store, task: CallTool, edited_hash: ContentHash) -> dict[str, Any]:
-    for entry in task.batch.entries:  # if the store was away, or nothing has stored them yet
-        if entry.get("arguments") == edited_hash and "inline" in entry:
-            return cast("dict[str, Any]", entry["inline"])
-    found: dict[str, Any] = (await store.get_bodies([edited_hash]))[edited_hash]
-    return found
-
-
-def _refusal(task: CallTool, reason: str) -> str:
-    return f"Refused: {reason}. People may be asked about {task.tool!r} once more: call it again."
+def _invalid_approval(task: CallTool, reason: str) -> CallDenied:
+    again = f"People may be asked about {task.tool!r} once more: call it again."
+    return CallDenied(f"Refused: {reason}. {again}", "approvals")
 
 
 def edit_error(tool: Tool, args: Mapping[str, Any]) -> str:

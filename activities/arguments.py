@@ -152,7 +152,10 @@ def argument_error(tool: Tool, args: Mapping[str, Any]) -> str | None:
 
 def schema_error(tool: Tool, args: Mapping[str, Any]) -> str | None:
     """Returns how arguments do not fit the tool's schema; None: they fit."""
-    faults = list(_size_faults(args)) or [*_schema_faults(tool, args), *_unknown_faults(tool, args)]
+    faults = list(_size_faults(args)) or [
+        *_schema_faults(tool, args),
+        *dict.fromkeys(_find_unknown(tool, args)),
+    ]
     return invalid_arguments_message(tool.tool.name, faults) if faults else None
 
 
@@ -186,7 +189,7 @@ def find_allowlisted_arguments(
                     yield name, value
 
 
-def argument_names(tool: Tool, sibling: str = "") -> list[str]:
+def argument_names(tool: Tool, sibling: str) -> list[str]:
     """Returns the arguments that a tool's schema names.
 
     Args:
@@ -230,10 +233,6 @@ def _size_faults(args: Mapping[str, Any]) -> Iterator[str]:
         return
     if size > MOST_CHARACTERS:
         yield f"all: they are longer than {MOST_CHARACTERS:,} characters"
-
-
-def _unknown_faults(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
-    yield from dict.fromkeys(_find_unknown(tool, args))
 
 
 def _find_unknown(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:

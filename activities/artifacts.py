@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from cachetools import LRUCache
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from crewlog.activities.batches import read_bodies
 from crewlog.activities.hydrator import ChainHead, Hydrator
 from crewlog.authority.audiences import authorize_artifact
 from crewlog.canonical_json import canonical, check_depth, hash_json, utf8_json, utf8_text
@@ -38,7 +39,7 @@ from crewlog.state.artifacts import (
 )
 from crewlog.state.calls import ArtifactChange, CallTool, EndRun, RefusedOperations, View
 from crewlog.state.journal import Batch
-from crewlog.state.logs import empty_log_head, message_of
+from crewlog.state.logs import empty_log_head
 from crewlog.store.protocol import Store
 from crewlog.wire import ArtifactResult
 
@@ -48,8 +49,6 @@ MOST_LOGS = 256
 """The most logs with cached contents."""
 MOST_BYTES = 64 * 1024 * 1024
 """The most bytes of the cached artifacts, each counted once."""
-MOST_BODIES = 256
-"""The most cached bodies that this worker made."""
 LARGEST_IN_RESULT = 16 * 1024
 """The most bytes of an artifact whose content is in the result of the run."""
 _PAGE = 500
@@ -76,7 +75,6 @@ class Artifacts:
         self._contents: LRUCache[tuple[RunId, LogName], list[_FoldedContent]] = LRUCache(
             MOST_BYTES, lambda states: max(states[-1].content.size, MOST_BYTES // MOST_LOGS)
         )
-        self._bodies: LRUCache[ContentHash, Json] = LRUCache(MOST_BODIES)
 
     async def read(
         self,
@@ -115,10 +113,6 @@ class Artifacts:
                 contents[name] = initial_content(value)
         return contents
 
-    def add_body(self, hash_: ContentHash, body: Json) -> None:
-        """Caches a body that this worker has made."""
-        self._bodies[hash_] = body
-
     async def _content(
         self, run: RunId, log: LogName, at: ChainHead, initial: Json, batch: Batch
     ) -> Content:
@@ -129,8 +123,9 @@ class Artifacts:
         content, done = (best.content, best.at.length) if best is not None else (None, 0)
         left = at.chain[done : at.length]
         for start in range(0, len(left), _PAGE):
-            bodies = await self._read_bodies([b for _, b in left[start : start + _PAGE]], batch)
-            for body in bodies:
+            hashes = [hash_ for _, hash_ in left[start : start + _PAGE]]
+            bodies = await read_bodies(self._store, batch, hashes)
+            for body in map(bodies.__getitem__, hashes):
                 content = apply_operations(
                     content if content is not None else content_before(body, initial), body
                 )
@@ -148,21 +143,6 @@ class Artifacts:
             del states[0]
         self._contents[run, log] = states
 
-    async def _read_bodies(
-        self, hashes: Sequence[ContentHash], batch: Batch
-    ) -> list[Mapping[str, Json]]:
-        bodies = {h: body for h in hashes if (body := self._bodies.get(h)) is not None}
-        bodies |= _inline_bodies(batch, {h for h in hashes if h not in bodies})
-        if missing := {h for h in hashes if h not in bodies}:
-            bodies |= await self._store.get_bodies(missing)
-        return [bodies[h] for h in hashes]
-
-
-def _inline_bodies(batch: Batch, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
-    """Returns the bodies that a batch has, since the store was unavailable."""
-    refs = map(message_of, batch.entries) if hashes else ()
-    return {r["body"]: r["inline"] for r in refs if "inline" in r and r["body"] in hashes}
-
 
 # -- operations of tools ---------------------------------------------------------------------
 
@@ -178,7 +158,12 @@ def parse_operations(tool: str, value: Any) -> list[dict[str, Json]]:
     items = cast("Sequence[Any]", value)
     if len(items) > MAX_OPERATIONS:
         raise _invalid_operations(tool, f"there are {len(items):,}, more than {MAX_OPERATIONS:,}")
-    operations = [_parse_operation(tool, number, each) for number, each in enumerate(items, 1)]
+    operations: list[dict[str, Json]] = []
+    for number, each in enumerate(items, 1):
+        try:
+            operations.append(_parse_operation(each))
+        except (TypeError, ValueError) as exc:
+            raise _invalid_operations(tool, f"number {number} {exc}") from exc
     size = len(canonical(operations))
     if size > MAX_CALL_BYTES:
         raise _invalid_operations(tool, f"they have {size:,} bytes, more than {MAX_CALL_BYTES:,}")
@@ -188,37 +173,31 @@ def parse_operations(tool: str, value: Any) -> list[dict[str, Json]]:
 _KEYS = frozenset({"artifact", "op", "path", "value"})
 
 
-def _parse_operation(tool: str, number: int, value: Any) -> dict[str, Json]:
+def _parse_operation(value: Any) -> dict[str, Json]:
     if not isinstance(value, Mapping):
-        why = f"number {number} is a {type(value).__name__}, not an object"
-        raise _invalid_operations(tool, why)
+        raise TypeError(f"is a {type(value).__name__}, not an object")
     fields: dict[str, Any] = {str(key): each for key, each in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     if unknown := sorted(fields.keys() - _KEYS):
-        why = f"number {number} has unknown keys: {', '.join(unknown)}"
-        raise _invalid_operations(tool, why)
+        raise ValueError(f"has unknown keys: {', '.join(unknown)}")
     op, path, artifact = fields.get("op"), fields.get("path"), fields.get("artifact", "")
     if op not in OPERATIONS:
-        why = f"number {number} is {op!r}, none of {', '.join(OPERATIONS)}"
-        raise _invalid_operations(tool, why)
+        raise ValueError(f"is {op!r}, none of {', '.join(OPERATIONS)}")
     if not isinstance(path, str) or not isinstance(artifact, str):
-        why = f"number {number} has a path or an artifact that is not a text"
-        raise _invalid_operations(tool, why)
+        raise TypeError("has a path or an artifact that is not a text")
     operation: dict[str, Json] = {"op": op, "path": utf8_text(redacted_text(path))}
     if artifact:
         operation["artifact"] = artifact
     if op == "remove":
         return operation
     if "value" not in fields:
-        raise _invalid_operations(tool, f"number {number} has no value")
+        raise ValueError("has no value")
     try:
         # To JSON and back: a tuple becomes a list, and a number as a key becomes a text.
         plain = json.loads(json.dumps(utf8_json(fields["value"]), allow_nan=False))
         check_depth(plain)
-        operation["value"] = redacted_json(plain)
     except (TypeError, ValueError, RecursionError) as exc:
-        why = f"the value of number {number} is not JSON ({exc})"
-        raise _invalid_operations(tool, why) from exc
-    return operation
+        raise ValueError(f"has a value that is not JSON ({exc})") from exc
+    return {**operation, "value": redacted_json(plain)}
 
 
 class InvalidOperations(ToolFailed):

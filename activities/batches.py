@@ -10,7 +10,7 @@ If the store remains unavailable, the journal carries the body instead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from cachetools import LRUCache
@@ -23,6 +23,7 @@ from crewlog.state.batch_codec import required_bodies, unpack, unpack_view
 from crewlog.state.body_metadata import body_metadata
 from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
+from crewlog.state.logs import message_or_queued
 from crewlog.store.protocol import Store
 
 
@@ -47,6 +48,26 @@ async def append_batch(
 def current_execution_id() -> str:
     """Returns Temporal's run id of the activity's execution; empty outside of an activity."""
     return (activity.info().workflow_run_id or "") if activity.in_activity() else ""
+
+
+async def read_bodies(
+    store: Store, batch: Batch, hashes: Iterable[ContentHash]
+) -> dict[ContentHash, Json]:
+    """Returns bodies by their hashes: those of a batch, which the store may not have, and others.
+
+    Raises:
+        StoreUnavailable: the store does not answer.
+        StoreIncomplete: neither the batch nor the store has a body.
+    """
+    wanted = {*hashes}
+    found: dict[ContentHash, Json] = {}
+    for entry in batch.entries if wanted else ():
+        for fields in (entry, message_or_queued(entry)):
+            for key in ("body", "arguments", "prompt") if "inline" in fields else ():
+                if (hash_ := fields.get(key)) is not None and hash_ in wanted:
+                    found[hash_] = fields["inline"]
+    missing = wanted - found.keys()
+    return found | await store.get_bodies(missing) if missing else found
 
 
 _RETRY_DELAYS = (0.1, 0.4, 1.0)

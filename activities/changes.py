@@ -14,21 +14,14 @@ from typing import Any
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
-from temporalio import activity
 
 from crewlog.activities.batches import current_execution_id
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import Definitions, registry_of
 from crewlog.activities.failures import CHANGE_REJECTED, Effect
 from crewlog.activities.lifecycle import load_crew_data, lower_crew, lower_new_definition
-from crewlog.activities.prompt_compiler import (
-    ATTEMPTS,
-    call_model,
-    compile_without_model,
-    prompt_diagnostic,
-)
+from crewlog.activities.prompt_compiler import compile_round, prompt_diagnostic
 from crewlog.activities.server import Server
-from crewlog.activities.usage import compute_usage
 from crewlog.authority.widening import widening
 from crewlog.definition.apply import apply_operations
 from crewlog.definition.counting import as_counted
@@ -48,7 +41,6 @@ from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.keeping import kept
 from crewlog.prompt.live_changes import added_agents, with_live_changes
-from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.offered import offered_form
 from crewlog.prompt.registry import Registry, registry_of_crew
 from crewlog.prompt.renaming import keep_names
@@ -220,11 +212,6 @@ class ChangePreparer:
         if len(components) == 1:
             return crew, ()
         crews = run_split.split_definitions(crew, components, task.run)
-        contents = {
-            id_: run_split.split_contents(crew, each)
-            for id_, each in components.items()
-            if id_ != task.run
-        }
         split_runs: list[PreparedSplitRun] = []
         for id_, component in components.items():
             if faults := [each for each in standing(crews[id_]) if each.severity == "error"]:
@@ -235,7 +222,10 @@ class ChangePreparer:
             await self.store.put_definition(data)
             split_runs.append(
                 PreparedSplitRun(
-                    run=id_, definition=data, component=component, contents=contents[id_]
+                    run=id_,
+                    definition=data,
+                    component=component,
+                    contents=run_split.split_contents(crew, component),
                 )
             )
         return crews[task.run], tuple(split_runs)
@@ -246,19 +236,17 @@ class ChangePreparer:
         self, task: PrepareChange, base: CrewDefinition, effect: Effect
     ) -> PrepareChangeResult:
         registry = await self._registry(task, base)
-        if not task.replies:
-            compiled = await compile_without_model(task.prompt, registry, task.reader, self.models)
-            if compiled is not None:
-                return await self._prepare_compiled(task, compiled, base, registry)
-        effect.started = True
-        call = await self._call_model(task, registry)
-        replies = [*task.replies, call["reply"]]
-        reading = await asyncio.to_thread(take_reply, task.prompt, replies, registry)
-        if reading.compiled is None:
+        done = await compile_round(
+            task.prompt, registry, task, self.models, effect, len(task.replies) + 1
+        )
+        call: dict[str, Any] = {"reply": done.reply, "usage": done.usage}
+        if done.compiled is None:
             return PrepareChangeResult(again=True, **call)
         try:
-            return await self._prepare_compiled(task, reading.compiled, base, registry, **call)
+            return await self._prepare_compiled(task, done.compiled, base, registry, **call)
         except (InvalidDefinition, ChangeConflict) as error:
+            if done.reply is None:
+                raise
             # A failure would lose the reply and its usage, so the faults are a result.
             faults = redacted_text(str(error))
             log.info(CHANGE_REJECTED, run=task.run, why=faults.partition("\n")[0])
@@ -269,18 +257,6 @@ class ChangePreparer:
         if task.registry:
             return await registry_of(self.store, task.registry, task.model)
         return registry_of_crew(base).with_model(task.model)
-
-    async def _call_model(self, task: PrepareChange, registry: Registry) -> dict[str, Any]:
-        asked = len(task.replies) + 1
-        metadata: dict[str, Json] = {
-            "run": task.run,
-            "attempt": (asked - 1) * ATTEMPTS + activity.info().attempt,
-            "asked": asked,
-        }
-        reply, message = await call_model(
-            task.prompt, registry, task.replies, self.models, metadata
-        )
-        return {"reply": reply, "usage": await compute_usage(message, str(registry.model))}
 
     async def _prepare_compiled(
         self,

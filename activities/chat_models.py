@@ -30,14 +30,16 @@ from crewlog.providers import (
 from crewlog.redaction import register_secret
 from crewlog.secrets import resolve_references
 
-LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
+LIMITS = frozenset(
+    {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample"}
+    | {"num_predict"}
+)
 """The names of the limit of a reply's tokens, by clients and services."""
 Builder = Callable[[str, Mapping[str, Json], float], BaseChatModel]
 """Makes a chat model from the name after the prefix, an agent's settings, and a timeout in
 seconds."""
 
 _BUILDERS: dict[str, Builder | str] = {
-    "openai": "crewlog.activities.chat_models:build_openai",
     # By name: this module is in a layer above, and is imported at the first use.
     "scripted": "crewlog.testing.scripted:build",
 }
@@ -51,30 +53,6 @@ def register(prefix: str, builder: Builder | str) -> None:
         builder: A function, or `module:function` that is imported at the first use.
     """
     _BUILDERS[prefix] = builder
-
-
-def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
-    """Makes a model of OpenAI, or of a compatible service at `OPENAI_BASE_URL`."""
-    if lack := missing_key_problem(f"openai:{name}", settings):
-        raise _rejection(lack)
-    key = key_in(PROVIDERS["openai"], settings) or os.environ.get("OPENAI_API_KEY")
-    register_secret(str(key))  # an error of a service may contain it
-    # Here, because it takes seconds, and crews with scripted models never need it.
-    from crewlog.activities.openai_chat import OpenAIChat  # noqa: PLC0415
-
-    arguments: dict[str, Any] = {
-        "model": name,
-        "api_key": key,
-        "base_url": os.environ.get("OPENAI_BASE_URL") or None,
-        # Temporal retries: its waits occupy no worker, and are in the history.
-        "max_retries": 0,
-        "timeout": timeout,
-        "stream_usage": True,
-        # A model that reasons may be silent for minutes before its first chunk.
-        "stream_chunk_timeout": timeout,
-        **settings,
-    }
-    return OpenAIChat(**arguments)
 
 
 def make_provider_model(
@@ -97,29 +75,32 @@ def make_provider_model(
     # Here, because it takes a second, and crews of other models never need it.
     from langchain.chat_models import init_chat_model  # noqa: PLC0415
 
-    arguments = {**_request_limits(provider, _client_settings(provider), timeout), **settings}
+    arguments: dict[str, Any] = {
+        **_request_limits(provider, timeout),
+        **settings,
+    }
+    if prefix == "openai":  # LangChain has no usage in chunks from another address
+        url = os.environ.get("OPENAI_BASE_URL") or None
+        arguments = {"base_url": url, "stream_usage": True, **arguments}
     if prefix == "ollama":
         arguments = _move_ollama_settings(arguments, timeout)
     chat: Any = init_chat_model(name, model_provider=prefix, **arguments)  # pyright: ignore[reportUnknownVariableType]
     return cast("BaseChatModel", chat)
 
 
-def _client_settings(provider: Provider) -> set[str | None]:
-    """Returns the names of the settings of a provider's client."""
-    fields: Mapping[str, Any] = getattr(_import_object(provider.client), "model_fields", {})
-    return {*fields, *(field.alias for field in fields.values())}
-
-
-def _request_limits(provider: Provider, names: set[str | None], timeout: float) -> dict[str, Any]:
-    """Returns the timeout and no retries, as far as the client has these settings.
+def _request_limits(provider: Provider, timeout: float) -> dict[str, Any]:
+    """Returns the timeout and no retries, as far as the provider's client has these settings.
 
     Temporal retries: its waits occupy no worker, and are in the history.
     """
+    fields: Mapping[str, Any] = getattr(_import_object(provider.client), "model_fields", {})
+    names = {*fields, *(field.alias for field in fields.values())}
     limits: dict[str, Any] = {}
     if "max_retries" in names:
         # To Google's client, 0 means its default, and 1 means the first attempt alone.
         limits["max_retries"] = 1 if provider.catalog == "google" else 0
     if "stream_chunk_timeout" in names:
+        # A model that reasons may be silent for minutes before its first chunk.
         limits["stream_chunk_timeout"] = timeout
     for key in ("timeout", "request_timeout"):
         if key in names:
@@ -141,27 +122,19 @@ def _rejection(lack: ProviderProblem) -> ModelRequestRejected:
     return ModelRequestRejected(lack.message, remedy=lack.remedy)
 
 
-def with_larger_limit(
-    chat: BaseChatModel, settings: Mapping[str, Json], factor: int
-) -> dict[str, Json] | None:
+def with_larger_limit(settings: Mapping[str, Json], factor: int) -> dict[str, Json] | None:
     """Returns settings with a larger limit of a reply's tokens; None: they have no limit.
 
+    Without a limit in the settings, the one of the client or the service is in force: mostly the
+    most that the model can do.
+
     Args:
-        chat: The chat model with these settings.
         settings: The agent's `model_settings`.
         factor: The factor of the limit.
     """
-    fields: Mapping[str, Any] = getattr(type(chat), "model_fields", {})
-    for field, info in fields.items():
-        names = {field, *((info.alias,) if info.alias else ())}
-        limit: Any = getattr(chat, field, None)
-        if names & LIMITS and names & settings.keys() and _is_limit(limit):
-            # If a field has several names, the alias takes precedence.
-            others = {key: value for key, value in settings.items() if key not in names}
-            return {**others, info.alias or field: limit * factor}
     larger: dict[str, Json] = {}
-    for key, value in settings.items():  # a setting that is not a field goes to the service
-        if key in LIMITS and key not in fields and _is_limit(value):
+    for key, value in settings.items():
+        if key in LIMITS and _is_limit(value):
             larger[key] = value * factor
         elif key in ("extra_body", "model_kwargs") and is_object(value):
             inner = {k: v * factor for k, v in value.items() if k in LIMITS and _is_limit(v)}
@@ -204,24 +177,6 @@ class ModelFactory:
         values = cast("dict[str, Json]", resolve_references(dict(settings)))
         key = (model, hash_json(values), timeout)
         return await self._models.get_or_load(key, lambda: self._build(model, values, timeout))
-
-    async def get_with_larger_limit(
-        self, model: str, settings: Mapping[str, Json], timeout: float, doublings: int
-    ) -> BaseChatModel | None:
-        """Returns the chat model with a larger limit of output; None: the settings have no limit.
-
-        Without a limit in the settings, the one of the client or the service is in force: mostly
-        the most that the model can do.
-
-        Args:
-            model: `prefix:NAME`.
-            settings: The agent's `model_settings`.
-            timeout: Seconds for one request.
-            doublings: How often the limit is doubled.
-        """
-        chat = await self.get(model, settings, timeout)
-        larger = with_larger_limit(chat, settings, 2**doublings)
-        return None if larger is None else await self.get(model, larger, timeout)
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")

@@ -146,14 +146,6 @@ def _unbound(model: Any) -> Any:
     return model.bound if isinstance(model, RunnableBinding) else model  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-def _connection_lost_error() -> ModelUnavailable:
-    return ModelUnavailable(
-        "the model's message is incomplete: the connection ended early",
-        remedy="A retry may help. If the provider never sends a finish reason, set "
-        "`model_settings: {streaming: false}` of the agent.",
-    )
-
-
 def join_message_chunks(
     parts: Sequence[BaseMessage], packages: frozenset[str] = frozenset()
 ) -> BaseMessage:
@@ -172,7 +164,11 @@ def join_message_chunks(
     # a stream cannot end early without an error.
     has_provider = "model_provider" in message.response_metadata
     if (has_provider or packages & _CLIENTS) and not provider_finish_reason(message):
-        raise _connection_lost_error()
+        raise ModelUnavailable(
+            "the model's message is incomplete: the connection ended early",
+            remedy="A retry may help. If the provider never sends a finish reason, set "
+            "`model_settings: {streaming: false}` of the agent.",
+        )
     if isinstance(message, AIMessage):
         _recheck_calls(message)
     return message

@@ -20,11 +20,7 @@ from crewlog.activities.changes import ChangePreparer
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.executions import (
-    Executions,
-    check_replacement,
-    record_use,
-)
+from crewlog.activities.executions import Executions
 from crewlog.activities.failures import CHANGE_REJECTED, Effect, convert_errors, to_failure
 from crewlog.activities.files import Files
 from crewlog.activities.heartbeats import Heartbeat, send_heartbeats
@@ -32,17 +28,16 @@ from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.lifecycle import end_run, prepare_run
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.model_calls import ModelCalls
-from crewlog.activities.prompt_compiler import PromptCompiler
+from crewlog.activities.prompt_compiler import compile_prompt
 from crewlog.activities.restore import StateLoader
 from crewlog.activities.run_merge import (
-    MergePreparer,
-    ask_other_run,
-    read_other_run,
+    RunMerges,
     send_notifications,
 )
 from crewlog.activities.server import Server
 from crewlog.activities.tool_calls import ToolCalls
 from crewlog.activities.tool_loader import ToolLoader
+from crewlog.definition.model import CrewDefinition
 from crewlog.errors import NotPermitted
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
@@ -93,7 +88,6 @@ from crewlog.state.calls import (
     StoreBatch,
     StoreBatchResult,
 )
-from crewlog.state.journal import Batch
 from crewlog.store.checkpoints import prune
 from crewlog.store.journal_reader import find_command
 from crewlog.store.protocol import Snapshot, Store
@@ -157,9 +151,9 @@ class CrewActivities:
         hydrator = self._hydrator = Hydrator(store, max_entries)
         self._artifact_cache = Artifacts(store, hydrator)
         models = models or ModelFactory()
-        self._compiler = PromptCompiler(store, models)
+        self._chat_models = models
         self._preparer = ChangePreparer(store, self._definitions, models, server)
-        self._merger = MergePreparer(store, self._definitions, server)
+        self._merges = RunMerges(store, self._definitions, server)
         message_files = Files(files)
         self._models = ModelCalls(
             store,
@@ -255,7 +249,7 @@ class CrewActivities:
         """Deletes the rows and the claims of an ended run whose id a new run has."""
         with convert_errors():
             _check_own()
-            await check_replacement(task, self._store, self._executions)
+            await self._executions.check_replacement(task)
             await self._store.reject_executions(task.run, task.executions)
             # The client that replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), ignore_pending_forks=True)
@@ -270,7 +264,7 @@ class CrewActivities:
         """Records the use of a start or a command; false if another execution has used it."""
         with convert_errors():
             _check_own()
-            return await record_use(task, self._store)
+            return await self._executions.record_use(task)
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
@@ -281,7 +275,9 @@ class CrewActivities:
                 batch = await self._batches.unpack_batch(task.batch)
                 run = RunId(activity.info().workflow_id or "")
                 await self._executions.check(run, batch=batch)
-                result = await self._compiler.run(run, task, batch, effect)
+                result = await compile_prompt(
+                    run, task, batch, self._store, self._chat_models, effect
+                )
                 return result.model_copy(update={"at": clock.now()})
 
     @activity.defn(name=PREPARE_CHANGE)
@@ -301,7 +297,7 @@ class CrewActivities:
         with convert_errors():
             async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
-                return await ask_other_run(task, self._store, self._server)
+                return await self._merges.ask_other_run(task)
 
     @activity.defn(name=READ_OTHER_RUN)
     async def read_other_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
@@ -309,18 +305,18 @@ class CrewActivities:
         with convert_errors():
             async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
-                return await read_other_run(task, self._store, self._server, self._merge_preparer())
+                return await self._run_merges().read_other_run(task)
 
     @activity.defn(name=PREPARE_MERGE)
     async def prepare_merge(self, task: PrepareMerge) -> PrepareMergeResult:
         """Prepares the definition and the plan of a run merge."""
         with convert_errors():
             async with send_heartbeats():
-                return await self._merge_preparer().run(task)
+                return await self._run_merges().prepare(task)
 
-    def _merge_preparer(self) -> MergePreparer:
+    def _run_merges(self) -> RunMerges:
         # A local activity must not wait: the workflow answers no query meanwhile.
-        return replace(self._merger, waits_for_first_batch=not activity.info().is_local)
+        return replace(self._merges, waits_for_first_batch=not activity.info().is_local)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> CallModelResult:
@@ -364,7 +360,8 @@ class CrewActivities:
         if task.state is not None:
             position = batch.last
             await self._store.put_snapshot(task.run, Snapshot(position=position, state=task.state))
-            await self._prune(task.run, task.state, position)
+            if (crew := await self._find_crew(task.state)) is not None:
+                await prune(self._store, task.run, crew.checkpoints, position)
 
     @activity.defn(name=END_RUN)
     async def end_run(self, input: EndRun) -> EndRunResult:
@@ -376,29 +373,20 @@ class CrewActivities:
                 await self._executions.check(input.run, definition, batch)
                 if input.outputs:
                     await self._executions.check_task_queue(input.run)
-                artifacts = await self._read_artifacts(input, batch)
+                crew = await self._find_crew(input.state)
+                artifacts: dict[str, dict[str, Json]] = {}
+                if crew is not None:
+                    artifacts = await read_artifact_results(
+                        self._artifact_cache, crew, input, batch
+                    )
                 result = await end_run(input, batch, self._store, artifacts)
-                if batch.entries:
-                    await self._prune(input.run, input.state, batch.last)
-                    await self._sweep(input.state)
+                if batch.entries and crew is not None:
+                    await prune(self._store, input.run, crew.checkpoints, batch.last)
+                    await self._memory.sweep(crew)
                 await send_notifications(input.run, input.notifications, self._server)
                 return result
 
-    async def _read_artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:
-        """Returns the artifacts of a run, as its result has them."""
-        definition = str(input.state.get("definition", ""))
-        if not definition:  # its prompt did not compile to a crew
-            return {}
-        crew = await self._definitions.get(ContentHash(definition))
-        return await read_artifact_results(self._artifact_cache, crew, input, batch)
-
-    async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
-        """Prunes the checkpoints that the crew does not keep."""
-        if definition := state.get("definition"):
-            crew = await self._definitions.get(definition)
-            await prune(self._store, run, crew.checkpoints, position)
-
-    async def _sweep(self, state: dict[str, Json]) -> None:
-        """Deletes the expired memory of the crew."""
-        if definition := state.get("definition"):
-            await self._memory.sweep(await self._definitions.get(definition))
+    async def _find_crew(self, state: dict[str, Json]) -> CrewDefinition | None:
+        """Returns the crew of a state; None: its prompt did not compile to one."""
+        definition = str(state.get("definition", ""))
+        return await self._definitions.get(ContentHash(definition)) if definition else None

@@ -34,8 +34,8 @@ class AgentAccess(NamedTuple):
     """The artifacts that it sees, each with its initial value."""
 
 
-class LoweredCrew(NamedTuple):
-    """A validated definition and its plan."""
+class LoweredDefinition(NamedTuple):
+    """A definition and its plan."""
 
     definition: CrewDefinition
     data: dict[str, Json]
@@ -43,7 +43,8 @@ class LoweredCrew(NamedTuple):
     hash: ContentHash
     """The hash of the data."""
     plan: dict[str, Json]
-    """The plan as JSON."""
+    is_new: bool
+    """Whether it passed the checks that only new definitions need."""
 
 
 class Definitions:
@@ -56,10 +57,8 @@ class Definitions:
         self._access: LRUCache[tuple[ContentHash, AgentName], AgentAccess] = LRUCache(most)
         self._awareness: LRUCache[ContentHash, AwarenessBlocks] = LRUCache(most)
         self._outputs: LRUCache[tuple[ContentHash, AgentName], Form] = LRUCache(most)
-        self.lowered_new: LRUCache[ContentHash, LoweredCrew] = LRUCache(most)
-        """Definitions of new runs by their data, validated and lowered."""
-        self.lowered_existing: LRUCache[ContentHash, LoweredCrew] = LRUCache(most)
-        """The same for definitions of existing runs, which skip the checks for new ones."""
+        self.lowered: LRUCache[ContentHash, LoweredDefinition] = LRUCache(most)
+        """Definitions by their data, validated and lowered."""
 
     async def get(self, hash_: ContentHash) -> CrewDefinition:
         """Returns the definition of a hash, with builders and patterns expanded."""

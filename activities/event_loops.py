@@ -23,13 +23,12 @@ connection pool, from one call to the next. Two tools cannot share it.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import sys
 import sysconfig
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -69,9 +68,7 @@ class EventLoops:
 
     def __init__(self, most: int = MOST_THREADS) -> None:
         self._most = most
-        self._threads: dict[str, _LoopThread] = {}
-        self._retired: list[_LoopThread] = []
-        """Threads that get no more calls; they may still have some."""
+        self._threads: list[_LoopThread] = []
 
     async def run(self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Runs a tool's coroutine in the tool's loop, in the present context; returns its result.
@@ -84,18 +81,17 @@ class EventLoops:
             EventLoopBlocked: the loop was silent for longer than the call's heartbeat timeout.
         """
         limit = _heartbeat_timeout()
-        thread, call = self._start(tool, work)
+        call = _Call(tool, work, self._get_thread(tool))
         try:
             while not (await asyncio.wait({call.result}, timeout=CHECK_INTERVAL))[0]:
-                silent = thread.silent_seconds()
+                silent = call.thread.silent_seconds()
                 if silent <= BLOCKED_AFTER:
                     continue
-                thread.log_blocked(silent)
-                if call.claim():  # it has not started, so it can move
-                    thread.calls.discard(call)
-                    thread, call = self._start(tool, work)
+                call.thread.log_blocked(silent)
+                if call.prevent():  # it has not started, so it can move
+                    call = _Call(tool, work, self._get_thread(tool))
                 elif limit is not None and silent >= limit:
-                    raise EventLoopBlocked(thread.blocked_message(silent), remedy=_REMEDY)
+                    raise EventLoopBlocked(call.thread.blocked_message(silent), remedy=_REMEDY)
             return call.result.result()
         except asyncio.CancelledError:
             if call.result.done():  # the tool cancelled itself
@@ -105,63 +101,49 @@ class EventLoops:
                 log.warning(
                     "a cancelled tool does not end: its call is abandoned",
                     tool=tool,
-                    at=thread.code_position(),
-                    threads=len(self._threads) + len(self._retired),
+                    at=call.thread.code_position(),
+                    threads=len(self._threads),
                 )
             raise
         finally:
             if not call.result.done():
-                self._retire(thread)
+                call.thread.is_retired = True
                 call.cancel()
                 call.result.cancel()
 
     async def close(self) -> None:
         """Ends the loops; those that do not end in time are abandoned."""
-        threads = [*self._threads.values(), *self._retired]
-        self._threads, self._retired = {}, []
+        threads, self._threads = self._threads, []
         for each in threads:
             each.stop()
         ends = {asyncio.wrap_future(each.ended) for each in threads}
         if ends:
             await asyncio.wait(ends, timeout=CANCEL_TIMEOUT)
 
-    def _start(
-        self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]]
-    ) -> tuple[_LoopThread, _Call]:
-        thread = self._get_thread(tool)
-        return thread, thread.start(tool, work)
-
     def _get_thread(self, tool: str) -> _LoopThread:
         """Returns the thread for a call of a tool."""
-        thread = self._threads.get(tool)
-        if thread is not None and thread.silent_seconds() > BLOCKED_AFTER:
-            self._retire(thread)
-            thread = None
-        if thread is not None:
-            return thread
-        for each in self._retired[:]:
-            if not each.calls and each.silent_seconds() <= BLOCKED_AFTER:
+        for each in self._threads[:]:
+            if each.is_retired and not each.calls and not each.is_blocked():
                 each.stop()
-                self._retired.remove(each)
-        if len({*self._threads.values(), *self._retired}) < self._most:
-            thread = self._threads[tool] = _LoopThread(tool)
+                self._threads.remove(each)
+        open_ = [each for each in self._threads if not each.is_retired]
+        if (thread := next((each for each in open_ if each.tool == tool), None)) is not None:
+            if not thread.is_blocked():
+                return thread
+            thread.is_retired = True
+            open_.remove(thread)
+        if len(self._threads) < self._most:
+            self._threads.append(thread := _LoopThread(tool))
             return thread
-        free = [each for each in self._threads.values() if each.silent_seconds() <= BLOCKED_AFTER]
+        free = [each for each in open_ if not each.is_blocked()]
         if not free:
-            threads = {*self._threads.values(), *self._retired}
-            names = ", ".join(sorted({each.running_tool() for each in threads}))
+            names = ", ".join(sorted({each.running_tool() for each in self._threads}))
             raise EventLoopBlocked(
                 f"each of the {self._most} threads of this worker for async tools is blocked, or "
                 f"has a call that does not end: {names}",
                 remedy="Correct those tools, and restart the worker.",
             )
         return min(free, key=lambda each: len(each.calls))
-
-    def _retire(self, thread: _LoopThread) -> None:
-        """Gives a thread no more calls."""
-        self._threads = {tool: each for tool, each in self._threads.items() if each is not thread}
-        if thread not in self._retired:
-            self._retired.append(thread)
 
 
 class _LoopThread:
@@ -175,6 +157,8 @@ class _LoopThread:
         self.tool = tool
         self.calls: set[_Call] = set()
         """The calls in flight."""
+        self.is_retired = False
+        """Whether it gets no more calls; it may still have some."""
         self.ended: Future[None] = Future()
         self.loop = asyncio.new_event_loop()
         self._probed_at: float | None = None
@@ -185,14 +169,6 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._serve, name=f"tool {tool}", daemon=True)
         self._thread.start()
 
-    def start(self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> _Call:
-        """Starts a call in the context of the caller."""
-        call = _Call(tool, work, self)
-        self.calls.add(call)
-        context = contextvars.copy_context()
-        self.loop.call_soon_threadsafe(call.start, context=context)
-        return call
-
     def silent_seconds(self) -> float:
         """Returns how long the loop has not answered; sends it a probe if none is pending."""
         probed_at, now = self._probed_at, time.monotonic()
@@ -201,6 +177,10 @@ class _LoopThread:
         self._probed_at = now
         self.loop.call_soon_threadsafe(self._answer)
         return 0.0
+
+    def is_blocked(self) -> bool:
+        """Whether the loop has not answered for `BLOCKED_AFTER` seconds."""
+        return self.silent_seconds() > BLOCKED_AFTER
 
     def log_blocked(self, silent: float) -> None:
         """Logs once that the loop is blocked, by which tool and where."""
@@ -267,7 +247,7 @@ class _LoopThread:
 
 
 class _Call:
-    """A call in a thread.
+    """A call in a thread, in the context of its caller.
 
     Args:
         tool: The tool.
@@ -279,55 +259,41 @@ class _Call:
         self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]], thread: _LoopThread
     ) -> None:
         self.tool = tool
-        self.task: asyncio.Task[None] | None = None
-        self._work = work
-        self._thread = thread
+        self.thread = thread
+        self.task: asyncio.Task[Any] | None = None
         self._start_lock = threading.Lock()
         """Taken once: by the loop that starts the call, or by the caller that prevents it."""
-        self._done: Future[Any] = Future()
-        self.result = asyncio.wrap_future(self._done)
+        self._is_cancelled = False
+        thread.calls.add(self)
+        done = asyncio.run_coroutine_threadsafe(self._run(work), thread.loop)
+        done.add_done_callback(lambda _: thread.calls.discard(self))
+        self.result = asyncio.wrap_future(done)
         """The result, in the loop of the caller."""
-        self._cancelled = False
 
-    def claim(self) -> bool:
+    def prevent(self) -> bool:
         """Prevents the start of the call; false: it has started."""
-        return self._start_lock.acquire(blocking=False)
-
-    def start(self) -> None:
-        """Starts the call; runs in its loop."""
-        if self.claim():
-            self.task = self._thread.loop.create_task(self._run())
+        return self._start_lock.acquire(blocking=False) and self.result.cancel()
 
     def cancel(self) -> None:
         """Cancels the call; one that has not started never will."""
-        self._cancelled = True
-        if self.claim():
-            self._end(error=asyncio.CancelledError())
-        else:
-            self._thread.loop.call_soon_threadsafe(self._cancel)
+        self._is_cancelled = True
+        if not self.prevent():
+            self.thread.loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
 
-    async def _run(self) -> None:
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        if not self._start_lock.acquire(blocking=False):
+            return None
+        self.task = asyncio.current_task()
         try:
-            result = await self._work()
-        except asyncio.CancelledError as exc:
-            error = ToolFailed("the tool cancelled itself") if not self._cancelled else None
-            self._end(error=error or exc)
-        except BaseException as exc:  # noqa: BLE001 - the caller handles it
-            self._end(error=exc)
-        else:
-            self._end(result)
-
-    def _end(self, result: Any = None, error: BaseException | None = None) -> None:
-        self._thread.calls.discard(self)
-        with suppress(InvalidStateError):  # the caller does not wait any more
-            if error is None:
-                self._done.set_result(result)
-            else:
-                self._done.set_exception(error)
+            return await work()
+        except asyncio.CancelledError:
+            if self._is_cancelled:
+                raise
+            raise ToolFailed("the tool cancelled itself") from None
 
 
 def _heartbeat_timeout() -> float | None:

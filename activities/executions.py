@@ -89,13 +89,8 @@ class Executions:
             await self._store.accept_executions(run, [execution])
         self._seen[run, execution] = needs_record
 
-    async def check_unused_id(self, run: RunId, use: SignedStart, *, signed: bool) -> None:
-        """Checks that a new run does not take the id of a signed run.
-
-        Args:
-            run: The new run.
-            use: Its start.
-            signed: Whether its commands are signed.
+    async def check_unused_id(self, run: RunId, use: SignedStart) -> Collection[str]:
+        """Checks that a new run does not take the id of a signed run; returns its executions.
 
         Raises:
             NotPermitted: the store has a signed run with this id.
@@ -103,30 +98,65 @@ class Executions:
         known = await self._store.accepted_executions(run)
         if known and use.execution not in known:
             raise start_already_used_error(run)
-        if not known and not signed:
-            self._seen[run, use.execution] = False  # as the first `check` would find
+        return known
 
-    async def check_replaced_executions(
-        self, run: RunId, use: SignedStart, executions: Collection[str]
-    ) -> None:
-        """Checks that a start that replaces or reopens a signed run names its last executions.
+    async def record_replacing_start(
+        self,
+        use: SignedStart,
+        policy: Policy | None,
+        run: RunId,
+        executions: Collection[str],
+    ) -> bool:
+        """Records that an execution uses a start that replaces or reopens a run.
+
+        Args:
+            use: The start, and the execution that uses it.
+            policy: The policy of the run.
+            run: The run.
+            executions: The last executions of the run, as the start names them.
+
+        Returns:
+            Whether the policy permits the start.
 
         Raises:
-            NotPermitted: it names other executions.
+            NotPermitted: another execution has used the start, or it names other executions than
+                the last ones of a signed run.
         """
+        is_permitted = await self._record_use_of_start(use, policy, run)
         known = {*await self._store.accepted_executions(run)} - {use.execution}
         if not known:
-            return
+            return is_permitted
         for each in executions:
             if each in known or await self._is_continuation(run, each, known):
-                return
+                return is_permitted
             if await self._is_newer(run, each, known):
-                return  # it recorded nothing, but clients see it as the last one
+                return is_permitted  # it recorded nothing, but clients see it as the last one
         raise NotPermitted(
             f"the run {run!r} has continued since this start was made: the start follows "
             f"{', '.join(executions) or 'no execution'}, and the run has a later execution",
             remedy=f"Check the run with `crewlog show {run}`, then start it again.",
         )
+
+    async def check_replacement(self, task: DeleteReplacedRun) -> None:
+        """Checks that the principal who starts the new run may operate the run that it replaces.
+
+        Raises:
+            NotPermitted: its policy does not permit it, the start was used before, or the start
+                does not name the last execution of the run.
+        """
+        row, policy = await self._store.get_run(task.run), None
+        if row is not None and row.definition:
+            definition = await self._store.get_definition(row.definition)
+            policy = CrewDefinition.from_json(definition).policy
+            proof = StartRun.from_json(task.start).proof if task.start else None
+            place = activity.info().workflow_namespace or ""
+            decision = authorize_command(
+                policy, START, task.start, proof, run=task.run, at=task.at, namespace=place
+            )
+            if not decision.allowed:
+                raise NotPermitted(decision.reason, remedy=decision.remedy)
+        if task.use is not None:
+            await self.record_replacing_start(task.use, policy, task.run, task.executions)
 
     async def check_task_queue(self, run: RunId, definition: ContentHash | str = "") -> None:
         """Checks that the activity is on the task queue of its own workflow.
@@ -147,6 +177,65 @@ class Executions:
         if start is not None and start.queue != info.task_queue:
             raise to_failure(_foreign_execution_error(run))
 
+    async def record_start(
+        self, use: SignedStart, policy: Policy | None, run: RunId, *, replaces: bool = False
+    ) -> bool:
+        """Records the start of a run, and its execution if the policy permits the start.
+
+        Args:
+            use: The start, and the execution that uses it.
+            policy: The policy of the crew.
+            run: The run.
+            replaces: Whether the run is reopened: the store rejects its earlier executions from now
+                on.
+
+        Returns:
+            Whether the policy permits the start. If not, the workflow reports the reason.
+
+        Raises:
+            NotPermitted: another execution has used the start, or the store has a run with the id
+                of the new one.
+        """
+        is_permitted = await self._record_use_of_start(use, policy, run)
+        signed = policy is not None and policy.signed
+        known = () if replaces else await self.check_unused_id(run, use)
+        if not (signed or replaces or known):
+            self._seen[run, use.execution] = False  # as the first `check` would find
+        if not is_permitted or not (signed or replaces):
+            return is_permitted
+        if not (replaces or known) and await self._store.get_run(run) is not None:
+            raise start_already_used_error(run)
+        await self.begin(run, use, signed=signed, replaces=replaces)
+        return True
+
+    async def _record_use_of_start(
+        self, use: SignedStart, policy: Policy | None, run: RunId
+    ) -> bool:
+        """Records which execution uses a start. The record outlives the run.
+
+        Returns:
+            Whether the policy permits the start; if not, nothing is recorded.
+
+        Raises:
+            NotPermitted: another execution has used it.
+        """
+        if policy is None or not policy.signed:
+            return True
+        proof = StartRun.model_validate(use.content).proof if use.content else None
+        namespace = activity.info().workflow_namespace or ""
+        if not authorize_command(
+            policy, START, use.content, proof, run=run, at=use.at, namespace=namespace
+        ).allowed:
+            return False
+        # Unlike the keys of calls, this one is not deleted with the run.
+        if await self._store.claim(_NO_RUN, f"start:{use.start}", use.execution) != use.execution:
+            raise NotPermitted(
+                "the crew's policy requires signed commands, and this start was used before",
+                remedy="Start it again with a client that has the key: a signature is for one "
+                "start.",
+            )
+        return True
+
     async def begin(
         self, run: RunId, use: SignedStart, *, signed: bool, replaces: bool = False
     ) -> None:
@@ -160,6 +249,10 @@ class Executions:
         """
         if signed or await self._store.accepted_executions(run):
             await self._store.accept_executions(run, [use.execution], replace=replaces)
+
+    async def record_use(self, task: RecordUse) -> bool:
+        """Records the use of a start or a command; false if another execution has used it."""
+        return await self._store.claim(_NO_RUN, f"once:{task.used}", task.owner) == task.owner
 
     async def _is_continuation(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution continues one that the store knows, or one of an open run.
@@ -281,63 +374,3 @@ def caller_error(
     if run not in ("", workflow_id) and not is_start:
         return f"{name} is for the run {run!r}, but the run {workflow_id!r} scheduled it"
     return ""
-
-
-async def record_use(task: RecordUse, store: Store) -> bool:
-    """Records the use of a start or a command; false if another execution has used it."""
-    return await store.claim(_NO_RUN, f"once:{task.used}", task.owner) == task.owner
-
-
-async def record_start(use: SignedStart, policy: Policy | None, run: RunId, store: Store) -> bool:
-    """Records which execution uses a start. The record outlives the run.
-
-    Args:
-        use: The start, and the execution that uses it.
-        policy: The policy of the crew; an open one needs no signature.
-        run: The run that is started.
-        store: The store that records it.
-
-    Returns:
-        Whether the policy permits the start; if not, nothing is recorded.
-
-    Raises:
-        NotPermitted: another execution has used it.
-    """
-    if policy is None or not policy.signed:
-        return True
-    proof = StartRun.model_validate(use.content).proof if use.content else None
-    namespace = activity.info().workflow_namespace or ""
-    if not authorize_command(
-        policy, START, use.content, proof, run=run, at=use.at, namespace=namespace
-    ).allowed:
-        return False
-    # Unlike the keys of calls, this one is not deleted with the run.
-    if await store.claim(_NO_RUN, f"start:{use.start}", use.execution) != use.execution:
-        raise NotPermitted(
-            "the crew's policy requires signed commands, and this start was used before",
-            remedy="Start it again with a client that has the key: a signature is for one start.",
-        )
-    return True
-
-
-async def check_replacement(task: DeleteReplacedRun, store: Store, executions: Executions) -> None:
-    """Checks that the principal who starts the new run may operate the run that it replaces.
-
-    Raises:
-        NotPermitted: its policy does not permit it, the start was used before, or the start does
-            not name the last execution of the run.
-    """
-    row = await store.get_run(task.run)
-    if row is not None and row.definition:
-        policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
-        proof = StartRun.from_json(task.start).proof if task.start else None
-        place = activity.info().workflow_namespace or ""
-        decision = authorize_command(
-            policy, START, task.start, proof, run=task.run, at=task.at, namespace=place
-        )
-        if not decision.allowed:
-            raise NotPermitted(decision.reason, remedy=decision.remedy)
-        if task.use is not None:
-            await record_start(task.use, policy, task.run, store)
-    if task.use is not None:
-        await executions.check_replaced_executions(task.run, task.use, task.executions)

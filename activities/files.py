@@ -12,7 +12,7 @@ import binascii
 import json
 import mimetypes
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -108,8 +108,11 @@ _FILE_TYPES = frozenset(
     | {"input_image", "input_file", "input_audio"}
 )
 """The types of content blocks with files, of LangChain and of services."""
-_NESTED_KEYS = ("source", "file", "image_url", "input_audio", "inline_data", "inlineData")
-"""Keys of a block whose value is a mapping with the data."""
+_NESTED_KEYS = (
+    *("source", "file", "image_url", "input_audio", "inline_data", "inlineData"),
+    *("extras", "metadata"),
+)
+"""Keys of a block whose value is a mapping with the data, or with the name."""
 _TYPE_KEYS = ("image", "document", "audio", "video", "inline_data", "inlineData")
 """Keys that are the type of a block with no type and no other key."""
 _MIME_TYPE_KEYS = ("mime_type", "mimeType", "media_type")
@@ -124,10 +127,9 @@ _KEYS_WITH_ADDRESS = frozenset(
         "source_type",
         "id",
         "index",
-        "extras",
         "text",
     }
-    | {"metadata", "detail", "filename", "name", "title", "context", "citations", "cache_control"}
+    | {"detail", "filename", "name", "title", "context", "citations", "cache_control"}
 )
 """The keys of a block whose file is at an address, or is text; a block with other keys is data."""
 _CERTAIN_LENGTH = 1000
@@ -143,26 +145,22 @@ def find_file(block: Any) -> FileData | None:
     None: the block has no bytes of a file.
     """
     kind, fields = _unwrap(block)
-    parts = list(_parts(fields))
-    types = (
-        part[key] for part in parts for key in _MIME_TYPE_KEYS if isinstance(part.get(key), str)
-    )
-    mime_type = next(types, "")
-    name = next((found for part in parts if (found := _find_name(part))), "")
-    if kind not in _FILE_TYPES:
-        if not mime_type:
-            return None
-        certain = (_find_bytes(part, least=_CERTAIN_LENGTH) for part in parts)
-        data = next(filter(None, certain), "")
-        return _file_data(mime_type, data, name) if data else None
-    for part in parts:
-        if part is not fields and part.get("type") in ("text", "content"):
-            continue  # a document of text
-        if data := _find_bytes(part):
-            if data.startswith("data:"):
-                return _parse_data_url(data, name)
-            return _file_data(mime_type or _type_by_format(kind, parts), data, name)
-    return None
+    parts = _parts(fields)
+    mime_type = _find_text(parts, _MIME_TYPE_KEYS)
+    is_typed = kind in _FILE_TYPES
+    if not (is_typed or mime_type):
+        return None
+    least = 1 if is_typed else _CERTAIN_LENGTH
+    data = next(filter(None, (_find_bytes(part, least) for part in parts)), "")
+    if data.startswith("data:"):
+        head, _, data = data.removeprefix("data:").partition(",")
+        mime_type = head.partition(";")[0]
+    if not data:
+        return None
+    mime_type = mime_type or _type_by_format(kind, parts)
+    is_valid = re.fullmatch(MIME_TYPE, mime_type)
+    name = _find_text(parts, ("filename", "name"))
+    return (mime_type if is_valid else "application/octet-stream"), data, name
 
 
 def _unwrap(block: Any) -> tuple[str, Mapping[str, Any]]:
@@ -179,18 +177,15 @@ def _unwrap(block: Any) -> tuple[str, Mapping[str, Any]]:
     return (kind if isinstance(kind, str) else ""), fields
 
 
-def _parts(fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields a block, and the mappings in it that may have its data."""
-    yield fields
-    for key in _NESTED_KEYS:
-        if isinstance(inner := fields.get(key), Mapping):
-            yield cast("Mapping[str, Any]", inner)
+def _parts(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns a block, and the mappings in it that may have its data; a document's text has not."""
+    inner = (fields[key] for key in _NESTED_KEYS if isinstance(fields.get(key), Mapping))
+    return [fields, *(part for part in inner if part.get("type") not in ("text", "content"))]
 
 
-def _find_name(part: Mapping[str, Any]) -> str:
-    extras = part.get("extras") or part.get("metadata")
-    inner = cast("Mapping[str, Any]", extras).get("filename") if isinstance(extras, Mapping) else ""
-    return str(part.get("filename") or part.get("name") or inner or "")
+def _find_text(parts: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> str:
+    found = (part.get(key) for part in parts for key in keys)
+    return next((text for text in found if text and isinstance(text, str)), "")
 
 
 def _find_bytes(part: Mapping[str, Any], least: int = 1) -> str:
@@ -208,8 +203,7 @@ def _find_bytes(part: Mapping[str, Any], least: int = 1) -> str:
 
 
 def _type_by_format(kind: str, parts: Sequence[Mapping[str, Any]]) -> str:
-    formats = (part.get("format") or part.get("output_format") for part in parts)
-    format_ = next((each for each in formats if isinstance(each, str)), "")
+    format_ = _find_text(parts, ("format", "output_format"))
     match kind:
         case "input_audio" | "audio":
             return f"audio/{format_ or 'wav'}"
@@ -217,16 +211,6 @@ def _type_by_format(kind: str, parts: Sequence[Mapping[str, Any]]) -> str:
             return f"image/{format_ or 'png'}"
         case _:
             return mimetypes.guess_type(f"a.{format_}")[0] or ""
-
-
-def _parse_data_url(url: str, name: str) -> FileData | None:
-    head, _, data = url.removeprefix("data:").partition(",")
-    return _file_data(head.partition(";")[0], data, name)
-
-
-def _file_data(mime_type: str, data: str, name: str) -> FileData | None:
-    is_valid = re.fullmatch(MIME_TYPE, mime_type)
-    return ((mime_type if is_valid else "application/octet-stream"), data, name) if data else None
 
 
 def is_plain_data(block: Any) -> bool:
@@ -238,11 +222,7 @@ def is_plain_data(block: Any) -> bool:
     if kind not in _FILE_TYPES or find_file(block) is not None:
         return False
     has_id = fields.get("source_type") == "id" and isinstance(fields.get("id"), str)
-    has_address = has_id or any(
-        isinstance(part.get(key), str)
-        for part in _parts(fields)
-        for key in (*_ADDRESS_KEYS, "text")
-    )
+    has_address = has_id or _find_text(_parts(fields), (*_ADDRESS_KEYS, "text"))
     source = fields.get("source")
     has_text = isinstance(source, Mapping) and "type" in source  # a document of text or blocks
     return not (has_address or has_text) or not fields.keys() <= _KEYS_WITH_ADDRESS

@@ -15,6 +15,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field
 
+from crewlog.activities.tool_loader import Tool, make_tool
 from crewlog.activities.tool_node import GRAPH_CHANGES
 from crewlog.definition import group_tools as operation_makers
 from crewlog.definition.model import NAME_PATTERN, WIRE_PATTERN, CrewDefinition
@@ -88,8 +89,9 @@ class GroupWire(BaseModel):
 
 
 _Maker = Callable[..., Operation]
-_ABOUT: dict[str, tuple[type[BaseModel], str]] = {
+_TOOLS: dict[str, tuple[_Maker, type[BaseModel], str]] = {
     "group_add_node": (
+        operation_makers.add_node,
         GroupAddNode,
         (
             "Adds a new agent to your graph. It works for you, and has no more rights than you. It "
@@ -98,15 +100,22 @@ _ABOUT: dict[str, tuple[type[BaseModel], str]] = {
         ),
     ),
     "group_remove_node": (
+        operation_makers.remove_node,
         GroupNode,
         "Removes an agent from your graph, with its connections. Its current turn runs to its end.",
     ),
-    "group_start_node": (GroupNode, "Starts a stopped agent of your graph again."),
+    "group_start_node": (
+        operation_makers.start_node,
+        GroupNode,
+        "Starts a stopped agent of your graph again.",
+    ),
     "group_stop_node": (
+        operation_makers.stop_node,
         GroupNode,
         "Stops an agent of your graph: its messages wait until it is started again.",
     ),
     "group_channel": (
+        operation_makers.change_channel,
         GroupChannel,
         (
             "Adds or removes a channel of your graph, or (dis)connects two agents by a channel. "
@@ -114,6 +123,7 @@ _ABOUT: dict[str, tuple[type[BaseModel], str]] = {
         ),
     ),
     "group_wire": (
+        operation_makers.change_wire,
         GroupWire,
         (
             "Adds or removes an output wire: it sends the final message of each turn of an agent "
@@ -128,32 +138,25 @@ HasMemories = Callable[[CrewDefinition, AgentName], Awaitable[bool]]
 
 
 def group_tool(
-    name: ToolName, crew: CrewDefinition, agent: AgentName, has_memories: HasMemories | None = None
-) -> StructuredTool:
+    name: ToolName, crew: CrewDefinition, agent: AgentName, has_memories: HasMemories
+) -> Tool:
     """Returns the group tool of an agent.
 
     Args:
         name: The tool.
         crew: The crew.
         agent: The agent.
-        has_memories: Returns whether an agent's name has entries in the memory; None: no memory.
+        has_memories: Returns whether an agent's name has entries in the memory.
     """
-    makers: dict[str, _Maker] = {
-        "group_add_node": partial(operation_makers.add_node, crew, agent),
-        "group_remove_node": operation_makers.remove_node,
-        "group_start_node": operation_makers.start_node,
-        "group_stop_node": operation_makers.stop_node,
-        "group_channel": operation_makers.change_channel,
-        "group_wire": operation_makers.change_wire,
-    }
-    schema, about = _ABOUT[name]
-    make = makers[name]
+    make, schema, about = _TOOLS[name]
+    if name == "group_add_node":
+        make = partial(make, crew, agent)
 
     async def call(**args: Any) -> Command[Any]:
         operation = make(**args)
         if isinstance(operation, AddAgent) and operation.name not in crew.agents:
             new = AgentName(operation.name)
-            if has_memories is not None and await has_memories(crew, new):
+            if await has_memories(crew, new):
                 raise UsageError(
                     f"another agent with the name {new!r} has memories that the new one must not "
                     "read",
@@ -163,6 +166,8 @@ def group_tool(
         message = ToolMessage(PENDING_ANSWER, tool_call_id=current_call().id)
         return Command(update={GRAPH_CHANGES: [data], "messages": [message]})
 
-    return StructuredTool.from_function(
-        coroutine=call, name=name, description=about, args_schema=schema
+    return make_tool(
+        StructuredTool.from_function(
+            coroutine=call, name=name, description=about, args_schema=schema
+        )
     )

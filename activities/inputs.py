@@ -14,6 +14,7 @@ from typing import Any
 from cachetools import LRUCache
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from crewlog.activities.batches import read_bodies
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.transcripts import truncate_message
 from crewlog.activities.view_reader import ViewReader
@@ -29,7 +30,6 @@ from crewlog.model import Json
 from crewlog.state.agent_inputs import AgentInput
 from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
-from crewlog.state.logs import message_or_queued
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Store
 
@@ -102,12 +102,13 @@ class Inputs:
         values: Values = []
         for each in agent.inputs:
             if each.kind == "artifact":
-                value, is_set = _artifact(artifacts, each.name)
+                artifact = artifacts.get(each.name)
+                value, is_set = getattr(artifact, "value", None), artifact is not None
             elif (input_ := by_source.get(each.from_)) is None:
                 continue
             else:
                 of_message = _is_message_source(each.from_, crew)
-                value, is_set = _value(input_, bodies, is_message_source=of_message)
+                value, is_set = _value(input_, bodies, is_message_source=of_message), True
             if is_set:
                 value, is_set = _select(each, value)
             if is_set:
@@ -119,15 +120,9 @@ class Inputs:
     ) -> Mapping[ContentHash, Json]:
         wanted = dict.fromkeys(hashes)
         bodies = {hash_: body for hash_ in wanted if (body := self._bodies.get(hash_)) is not None}
-        for entry in batch.entries:  # if the store was unavailable, it may not have them yet
-            for fields in (entry, message_or_queued(entry)):
-                hash_ = ContentHash(str(fields.get("body")))
-                if hash_ in wanted and "inline" in fields:
-                    bodies[hash_] = fields["inline"]
-        if missing := [hash_ for hash_ in wanted if hash_ not in bodies]:
-            bodies |= await self._store.get_bodies(missing)
-        for hash_, body in bodies.items():
-            self._bodies[hash_] = body
+        missing = [hash_ for hash_ in wanted if hash_ not in bodies]
+        for hash_, body in (await read_bodies(self._store, batch, missing)).items():
+            bodies[hash_] = self._bodies[hash_] = body
         return bodies
 
 
@@ -163,8 +158,8 @@ def _is_message_source(source: str, crew: CrewDefinition) -> bool:
 
 def _value(
     input_: AgentInput, bodies: Mapping[ContentHash, Json], *, is_message_source: bool
-) -> tuple[Value, bool]:
-    """Returns the value of an input, and whether it is set."""
+) -> Value:
+    """Returns the value of an input."""
 
     def load(value: Json, hash_: ContentHash | None) -> Json | WithFiles:
         if hash_ is None:
@@ -179,13 +174,8 @@ def _value(
         return WithFiles(blocks) if has_files else message_from_json(body).text
 
     if input_.elements:
-        return [load(each.value, each.body) for each in input_.elements], True
-    return load(input_.value, input_.body), True
-
-
-def _artifact(artifacts: Mapping[str, Any], name: str) -> tuple[Json, bool]:
-    artifact = artifacts.get(name)
-    return (None, False) if artifact is None else (artifact.value, True)
+        return [load(each.value, each.body) for each in input_.elements]
+    return load(input_.value, input_.body)
 
 
 def _select(declaration: Input, value: Value) -> tuple[Value, bool]:

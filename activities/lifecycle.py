@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from crewlog.activities.batches import append_batch
-from crewlog.activities.definitions import Definitions, LoweredCrew, registry_of
-from crewlog.activities.executions import Executions, record_start, start_already_used_error
+from crewlog.activities.definitions import Definitions, LoweredDefinition, registry_of
+from crewlog.activities.executions import Executions
 from crewlog.activities.server import Server
 from crewlog.canonical_json import hash_json
 from crewlog.definition.counting import as_counted
@@ -14,10 +16,10 @@ from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lowering.plans import lower_validated
-from crewlog.ids import ContentHash, CrewName, RunId
+from crewlog.ids import ContentHash, CrewName
 from crewlog.model import Json
 from crewlog.prompt.offered import offered_form
-from crewlog.state.calls import EndRun, EndRunResult, PrepareRun, PrepareRunResult, SignedStart
+from crewlog.state.calls import EndRun, EndRunResult, PrepareRun, PrepareRunResult
 from crewlog.state.journal import Batch
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Snapshot, Store
@@ -41,12 +43,7 @@ async def prepare_run(
     crew = definitions.put(lowered.hash, lowered.definition)
     as_counted(where_they_are(crew, None), None)
     if task.use is not None:
-        policy = lowered.definition.policy
-        is_permitted = await record_start(task.use, policy, task.run, store)
-        signed = policy is not None and policy.signed
-        await executions.check_unused_id(task.run, task.use, signed=signed)
-        if is_permitted and signed:
-            await _record_execution(task.run, task.use, store, executions)
+        await executions.record_start(task.use, lowered.definition.policy, task.run)
     return PrepareRunResult(
         definition=lowered.data,
         plan=lowered.plan,
@@ -54,14 +51,18 @@ async def prepare_run(
     )
 
 
-async def _lower_start(task: PrepareRun, store: Store, definitions: Definitions) -> LoweredCrew:
-    """Resolves, validates and lowers the crew of a new run; the store has its definition then."""
+async def _lower_start(
+    task: PrepareRun, store: Store, definitions: Definitions
+) -> LoweredDefinition:
+    """Resolves, validates and lowers the crew of a new run, whose definition the store has then."""
     data = task.crew
     if isinstance(data, str):
         address = await _find_crew(data, store)
-        known = definitions.lowered_new.get(address)
-        # The store has the definition of a registered crew.
-        if known is not None and known.hash == address and not (task.edited or task.model):
+        known = definitions.lowered.get(address)
+        if known is not None and known.is_new and not (task.edited or task.model):
+            # The store has the definition of a registered crew, and its normal form mostly is it.
+            if known.hash != address:
+                await store.put_definition(known.data)
             return known
         data = await store.get_definition(address)
     if task.edited:
@@ -69,23 +70,9 @@ async def _lower_start(task: PrepareRun, store: Store, definitions: Definitions)
         read_data(data, offered_form(registry))
     elif task.model:
         data = load_data(data, task.model).to_json()
-    lowered = _lower_new(data, definitions)
+    lowered = _lower(data, load_data, definitions, is_new=True)
     await store.put_definition(lowered.data)
     return lowered
-
-
-async def _record_execution(
-    run: RunId, use: SignedStart, store: Store, executions: Executions
-) -> None:
-    """Records the execution of a signed run.
-
-    Raises:
-        NotPermitted: the store has another run with this id.
-    """
-    known = await store.accepted_executions(run)
-    if use.execution not in known and await store.get_run(run) is not None:
-        raise start_already_used_error(run)
-    await executions.begin(run, use, signed=True)
 
 
 async def lower_new_definition(
@@ -96,55 +83,49 @@ async def lower_new_definition(
     Raises:
         InvalidDefinition: the definition has errors.
     """
-    return await _store_definition(_lower_new(data, definitions), store, definitions)
-
-
-def _lower_new(data: dict[str, Json], definitions: Definitions) -> LoweredCrew:
-    name = hash_json(data)
-    known = definitions.lowered_new.get(name)
-    if known is None:
-        known = definitions.lowered_new.setdefault(name, _lowered(load_data(data)))
-    return known
-
-
-def _lowered(crew: CrewDefinition) -> LoweredCrew:
-    data = crew.to_json()
-    return LoweredCrew(crew, data, hash_json(data), lower_validated(crew).to_json())
+    return await _store(_lower(data, load_data, definitions, is_new=True), store, definitions)
 
 
 async def lower_stored_definition(
     data: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lower_new_definition`, without the checks that only new definitions need."""
-    name = hash_json(data)
-    known = definitions.lowered_new.get(name) or definitions.lowered_existing.get(name)
-    if known is None:
-        known = definitions.lowered_existing.setdefault(name, _lowered(load_stored(data)))
-    return await _store_definition(known, store, definitions)
+    return await _store(_lower(data, load_stored, definitions), store, definitions)
 
 
 async def lower_crew(
     crew: CrewDefinition, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lower_stored_definition`, for a crew that was validated before."""
-    data = crew.to_json()
-    address = await store.put_definition(data)
-    known = definitions.lowered_new.get(address) or definitions.lowered_existing.get(address)
-    if known is None:
-        parsed = CrewDefinition.from_json(data)  # as every worker does
-        plan = lower_validated(parsed, address).to_json()
-        known = LoweredCrew(parsed, data, address, plan)
-        definitions.lowered_existing[address] = known
-    definitions.put(address, known.definition)
-    return data, known.plan
+    # Parsed again, as every worker does.
+    lowered = _lower(crew.to_json(), CrewDefinition.from_json, definitions)
+    return await _store(lowered, store, definitions)
 
 
-async def _store_definition(
-    crew: LoweredCrew, store: Store, definitions: Definitions
+def _lower(
+    data: dict[str, Json],
+    load: Callable[[dict[str, Json]], CrewDefinition],
+    definitions: Definitions,
+    *,
+    is_new: bool = False,
+) -> LoweredDefinition:
+    name = hash_json(data)
+    known = definitions.lowered.get(name)
+    if known is None or (is_new and not known.is_new):
+        crew = load(data)
+        stored = crew.to_json()
+        plan = lower_validated(crew).to_json()
+        known = LoweredDefinition(crew, stored, hash_json(stored), plan, is_new)
+        definitions.lowered[name] = known
+    return known
+
+
+async def _store(
+    lowered: LoweredDefinition, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    await store.put_definition(crew.data)
-    definitions.put(crew.hash, crew.definition)
-    return crew.data, crew.plan
+    await store.put_definition(lowered.data)
+    definitions.put(lowered.hash, lowered.definition)
+    return lowered.data, lowered.plan
 
 
 async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.interceptors import MCPToolCallRequest
@@ -24,7 +24,7 @@ from crewlog.authority.principals import approver
 from crewlog.authority.signatures import SignedApproval
 from crewlog.canonical_json import check_depth
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import ToolDefinition
+from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.errors import (
@@ -130,37 +130,30 @@ class McpTools:
         self._sessions = Sessions()
         self._caches: dict[str, _ServerCache] = {}
 
-    async def load(
-        self,
-        name: ToolName,
-        definition: ToolDefinition,
-        servers: Mapping[str, McpServer],
-        *,
-        for_call: bool,
-        policy: Policy | None = None,
-    ) -> ServerTool:
+    async def load(self, name: ToolName, crew: CrewDefinition, *, for_call: bool) -> ServerTool:
         """Returns a tool of a server whose description is approved.
+
+        If the crew's policy is signed, a principal with the right `grant` must have signed the
+        approval.
 
         Args:
             name: Its name in the crew.
-            definition: Its definition in the crew.
-            servers: The crew's servers.
+            crew: The crew.
             for_call: Whether it is called now, and not only offered to a model.
-            policy: The crew's policy; if it is signed, a principal with the right `grant` must have
-                signed the approval.
 
         Raises:
             ToolMissing: the server is unavailable.
             ToolUnusable: the server does not offer the tool, or not in a usable form.
             ToolNotApproved: its description is not approved.
         """
+        definition, policy = crew.tools[name], crew.policy
         server_name, remote = mcp_tool(definition.run) or ("", "")
-        server = servers.get(server_name)
+        server = crew.mcp.get(server_name)
         place = f"tool {name!r}"
         if server is None:
             raise ToolMissing(
                 f"there is no MCP server {server_name!r}",
-                remedy=did_you_mean(server_name, servers, "Add it to 'mcp' of the crew.")
+                remedy=did_you_mean(server_name, crew.mcp, "Add it to 'mcp' of the crew.")
                 + f" Or correct 'run' of the tool {str(name)!r}.",
                 place=place,
             )
@@ -182,11 +175,7 @@ class McpTools:
                 remedy="Correct the server.",
                 place=place,
             )
-        if policy is not None and signed:
-            _check_signed_approval(name, server_name, described, policy, cache.signed_approvals)
-        else:
-            approved = definition.approved or cache.approvals.get(remote)
-            _check_approval(name, server_name, described, approved)
+        _check_approval(name, server_name, definition, described, policy if signed else None, cache)
         return ServerTool(name, definition, described, session)
 
     async def close(self) -> None:
@@ -229,38 +218,37 @@ def _connection_error(server: str, tool: str, repeat: str, why: str) -> ToolErro
     )
 
 
-def _check_signed_approval(
+def _check_approval(
     name: ToolName,
     server: str,
+    definition: ToolDefinition,
     described: ToolDescription,
-    policy: Policy,
-    approvals: Sequence[SignedApproval],
+    policy: Policy | None,
+    cache: _ServerCache,
 ) -> None:
-    if approver(policy, approvals, described.name, described.hash, at=int(time.time() * 1000)):
+    """Checks that the present description of a tool is approved; if by a policy, signed."""
+    approved = definition.approved or cache.approvals.get(described.name)
+    fault, key = f"nobody has approved the tool {name!r} of the MCP server {server!r}", ""
+    if policy is not None:
+        now = int(time.time() * 1000)
+        if approver(policy, cache.signed_approvals, described.name, described.hash, at=now):
+            return
+        fault = (
+            "no principal with the right 'grant' in the crew's policy has signed an approval of "
+            f"the present description of the tool {name!r} of the MCP server {server!r}"
+        )
+        key = " with the key of such a principal"
+    elif approved == described.hash:
         return
+    elif approved:
+        fault = (
+            f"the tool {name!r} of the MCP server {server!r} is not the one that was approved: its "
+            "description has changed"
+        )
     tool = clean_text(described.name)
     raise ToolNotApproved(
-        f"no principal with the right 'grant' in the crew's policy has signed an approval of the "
-        f"present description of the tool {name!r} of the MCP server {server!r}",
-        remedy=f"A principal with this right reads it with `crewlog mcp show FILE {server} {tool}`,"
-        f" then approves it with their key: `crewlog mcp approve FILE {server} {tool}`. "
-        f"{_CONTINUES}",
-        place=f"tool {name!r}",
-    )
-
-
-def _check_approval(
-    name: ToolName, server: str, described: ToolDescription, approved: str | None
-) -> None:
-    if approved == described.hash:
-        return
-    tool = clean_text(described.name)
-    raise ToolNotApproved(
-        f"the tool {name!r} of the MCP server {server!r} is not the one that was approved: its "
-        "description has changed"
-        if approved
-        else f"nobody has approved the tool {name!r} of the MCP server {server!r}",
-        remedy=f"Read it with `crewlog mcp show FILE {server} {tool}`, then "
+        fault,
+        remedy=f"Read it with `crewlog mcp show FILE {server} {tool}`, then{key} "
         f"`crewlog mcp approve FILE {server} {tool}`. {_CONTINUES}",
         place=f"tool {name!r}",
     )
@@ -288,26 +276,27 @@ def _clean_result(result: types.CallToolResult) -> types.CallToolResult:
         parts.append(clean)
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS:,} more parts are left out)"))
-    content = None if _repeats_parts(result) else result.structuredContent
-    data, text = _structured(content, left)
-    if text and not _is_repeated(data, [part.text for part in parts if _is_text(part)]):
+    data, text = _structured(result, left)
+    if text:
         parts.append(_text(text))
     return types.CallToolResult(
         content=parts or [_text("(nothing)")], structuredContent=data, isError=result.isError
     )
 
 
-def _repeats_parts(result: types.CallToolResult) -> bool:
-    """Whether the structured content repeats the parts, as servers of the SDK send them."""
-    content = result.structuredContent or {}
-    parts = [part.model_dump(mode="json", by_alias=True) for part in result.content]
-    inner = content.get("result", content) if len(content) == 1 else content
-    return inner in (parts, *parts[:1])
+def _structured(result: types.CallToolResult, left: int) -> tuple[dict[str, Json] | None, str]:
+    """Returns structured content as data, unless it is too long, and as a text for a model.
 
-
-def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Json] | None, str]:
-    """Returns structured content as data, unless it is too long, and as a text for a model."""
+    The text is empty if the parts repeat the content, for clients that do not read that. Servers of
+    the SDK wrap a value that is not an object, send a text for each item of a list, and repeat
+    parts as data.
+    """
+    content = result.structuredContent
     if content is None:
+        return None, ""
+    parts = [part.model_dump(mode="json", by_alias=True) for part in result.content]
+    inner: Json = content.get("result", content) if len(content) == 1 else content
+    if inner in (parts, *parts[:1]):
         return None, ""
     try:
         check_depth(content)
@@ -317,19 +306,11 @@ def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Js
     if len(text) > LONGEST_TEXT:
         return None, clean_text(shorten(text, left))
     data = _clean_json(content)
+    texts = [part.text for part in result.content if isinstance(part, types.TextContent)]
+    values = [_parse_text(each) for each in texts]
+    if values in ([content], [inner]) or texts == [inner] or inner in (values, texts):
+        return data, ""
     return data, shorten(json.dumps(data, ensure_ascii=False), left)
-
-
-def _is_repeated(data: dict[str, Json] | None, texts: list[str]) -> bool:
-    """Whether texts repeat structured content, for clients that do not read that.
-
-    Servers of the SDK wrap a value that is not an object, and send a text for each item of a list.
-    """
-    if data is None:
-        return False
-    values = [_parse_text(text) for text in texts]
-    inner = data.get("result", data) if len(data) == 1 else data
-    return values in ([data], [inner]) or texts == [inner] or inner in (values, texts)
 
 
 def _parse_text(text: str) -> Json:
@@ -348,10 +329,6 @@ def _clean_json(value: Any) -> Any:
     if isinstance(value, list):
         return [_clean_json(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
     return value
-
-
-def _is_text(part: types.ContentBlock) -> TypeGuard[types.TextContent]:
-    return isinstance(part, types.TextContent)
 
 
 def _clean_part(part: types.ContentBlock, left: int) -> types.ContentBlock:

@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Optional
 
 from cachetools import LRUCache
-from langchain_core.tools import StructuredTool
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field
 
-from crewlog.activities.tool_loader import Tool, make_tool
+from crewlog.activities.tool_loader import Tool, build_tool
 from crewlog.authority.memory_scopes import Access, agent_scope, authorize_memory, memory_scopes
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
 from crewlog.embeddings import Embedders
@@ -62,18 +61,16 @@ class MemoryTools:
 
     Args:
         store: The store with the memory.
-        embedding: The embedding models.
         now: The time, in milliseconds since the epoch.
     """
 
     def __init__(
         self,
         store: Store,
-        embedding: Embedders | None = None,
         now: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._store = store
-        self._embedding = embedding or Embedders()
+        self._embedding = Embedders()
         self._now = now
         self._tools: LRUCache[tuple[str, int, str], tuple[CrewDefinition, Tool]] = LRUCache(1024)
         """By tool, crew and agent. The key of a crew is its `id()`, which the entry keeps alive."""
@@ -90,7 +87,7 @@ class MemoryTools:
         if not scopes:
             return None
         make = self._make_read_tool if access == "read" else self._make_write_tool
-        return self._tools.setdefault(key, (crew, make_tool(make(crew, agent, scopes))))[1]
+        return self._tools.setdefault(key, (crew, make(crew, agent, scopes)))[1]
 
     async def has_memories(self, crew: CrewDefinition, agent: AgentName) -> bool:
         """Whether the scope of an agent, or of an earlier one with its name, has entries.
@@ -118,12 +115,21 @@ class MemoryTools:
 
     def _make_read_tool(
         self, crew: CrewDefinition, agent: AgentName, scopes: Sequence[str]
-    ) -> StructuredTool:
+    ) -> Tool:
         async def memory_read(query: str = "", scope: str | None = None, limit: int = 5) -> str:
             searched = [scope] if scope else list(scopes)
             for each in searched:
                 _check_right(crew, current_call(), agent, each, "read")
-            result = await self._search(crew, searched, check_query(query), limit)
+            result = await search_memories(
+                self._store.memories,
+                self._embedding,
+                _policy(crew),
+                CrewName(crew.crew),
+                searched,
+                check_query(query),
+                limit=min(limit, MOST_ENTRIES),
+                now=self._now(),
+            )
             return format_search_result(result, searched, query)
 
         fields: dict[str, Any] = {
@@ -134,23 +140,26 @@ class MemoryTools:
             ),
             "limit": (int, Field(5, ge=1, le=MOST_ENTRIES, description="How many at most.")),
         }
-        return StructuredTool.from_function(
-            coroutine=memory_read,
-            name="memory_read",
-            description="Looks into what was remembered in this and earlier runs.",
-            args_schema=create_model("MemoryRead", **fields),
-        )
+        about = "Looks into what was remembered in this and earlier runs."
+        return build_tool("memory_read", about, memory_read, **fields)
 
     def _make_write_tool(
         self, crew: CrewDefinition, agent: AgentName, scopes: Sequence[str]
-    ) -> StructuredTool:
+    ) -> Tool:
         # The default is for agents with one scope: otherwise the schema requires the argument.
         async def memory_write(memories: list[MemoryArgument], scope: str = scopes[0]) -> str:
             call = current_call()
             _check_right(crew, call, agent, scope, "write")
             entries = [NewMemory.model_validate(each.model_dump()) for each in memories]
-            keys = await self._write(crew, call, scope, entries)
-            return f"Kept in {scope}: {', '.join(json.dumps(key) for key in keys)}."
+            policy, now = _policy(crew), self._now()
+            author = Author(agent=call.agent, run=call.run, step=call.step)
+            stored = build_memories(
+                CrewName(crew.crew), scope, entries, author, policy, now=now, key_seed=call.key
+            )
+            # The store keeps it with the keys of start records, which end in an attempt, from 1.
+            record, memory = f"{call.key}/0", self._store.memories
+            await write_memories(memory, self._embedding, policy, stored, call=record, now=now)
+            return f"Kept in {scope}: {', '.join(json.dumps(each.key) for each in stored)}."
 
         one = len(scopes) == 1
         fields: dict[str, Any] = {
@@ -163,41 +172,8 @@ class MemoryTools:
                 Field(scopes[0] if one else ..., description=f"One of: {', '.join(scopes)}."),
             ),
         }
-        return StructuredTool.from_function(
-            coroutine=memory_write,
-            name="memory_write",
-            description="Remembers something for later runs of this crew.",
-            args_schema=create_model("MemoryWrite", **fields),
-        )
-
-    async def _search(
-        self, crew: CrewDefinition, scopes: Sequence[str], query: str, limit: int
-    ) -> MemorySearchResult:
-        return await search_memories(
-            self._store.memories,
-            self._embedding,
-            _policy(crew),
-            CrewName(crew.crew),
-            scopes,
-            query,
-            limit=min(limit, MOST_ENTRIES),
-            now=self._now(),
-        )
-
-    async def _write(
-        self, crew: CrewDefinition, call: ToolCall, scope: str, entries: Sequence[NewMemory]
-    ) -> list[str]:
-        policy, now = _policy(crew), self._now()
-        author = Author(agent=call.agent, run=call.run, step=call.step)
-        memories = build_memories(
-            CrewName(crew.crew), scope, entries, author, policy, now=now, key_seed=call.key
-        )
-        # The store keeps it with the keys of start records, which end in an attempt, from 1.
-        record = f"{call.key}/0"
-        await write_memories(
-            self._store.memories, self._embedding, policy, memories, call=record, now=now
-        )
-        return [each.key for each in memories]
+        about = "Remembers something for later runs of this crew."
+        return build_tool("memory_write", about, memory_write, **fields)
 
 
 def format_search_result(result: MemorySearchResult, scopes: Sequence[str], query: str = "") -> str:

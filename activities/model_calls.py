@@ -20,7 +20,7 @@ from crewlog.activities.artifacts import Artifacts, find_refused_operations
 from crewlog.activities.batches import append_batch, store_batch_and_bodies, store_bodies
 from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.call_context import CallTranscripts, Context
-from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory, with_larger_limit
 from crewlog.activities.chunks import (
     ChunkSender,
     StreamingUnsupported,
@@ -55,6 +55,8 @@ from crewlog.redaction import redacted_json
 from crewlog.state.calls import (
     CallModel,
     CallModelResult,
+    FinalMessage,
+    FinalMessageInvalid,
     MessageOutcome,
     MessageUnusable,
     RefusedOperations,
@@ -361,10 +363,10 @@ class ModelCalls:
         most = self._doublings.get((task.run, task.step))
         found: list[tuple[int, BaseChatModel]] = []
         for doublings in range(task.cut if most is None else min(task.cut, most), 0, -1):
-            larger = await self._models.get_with_larger_limit(name, settings, timeout, doublings)
+            larger = with_larger_limit(settings, 2**doublings)
             if larger is None:
                 break
-            found.append((doublings, larger))
+            found.append((doublings, await self._models.get(name, larger, timeout)))
         return [*found, (0, await self._models.get(name, settings, timeout))]
 
     async def _call_with_format(
@@ -417,9 +419,8 @@ class ModelCalls:
     async def _schemas(self, task: CallModel, crew: CrewDefinition) -> list[dict[str, Json]]:
         out: list[dict[str, Json]] = []
         for name in task.tools:
-            definition = crew.tools.get(name)
-            if definition is not None:
-                out.append(await self._registry.schema(name, definition, crew.mcp, crew.policy))
+            if name in crew.tools:
+                out.append(await self._registry.schema(name, crew))
             elif built_in := self._built_in.tool(name, crew, task.agent):
                 out.append(built_in.schema)
         return out
@@ -470,13 +471,15 @@ async def _outcome(
         draft = hash_json(text)
         return ToolCallsRequested(calls=requested_calls(body), draft=draft), {draft: text}
     # Also the text of an unusable message is parsed: its agent may accept it.
-    read = await parse_output(form, message) if form is not None else None
-    bodies: Mapping[ContentHash, Json] = read.bodies if read is not None else {}
+    read: FinalMessage | FinalMessageInvalid | None = None
+    bodies: Mapping[ContentHash, Json] = {}
+    if form is not None:
+        read, bodies = await parse_output(form, message)
     if ending == "complete" or ending == "broken":
-        return read.message if read is not None else None, bodies
+        return read, bodies
     if read is None:
         return MessageUnusable(ending=ending), bodies
-    return MessageUnusable(ending=ending, accepted=read.message), bodies
+    return MessageUnusable(ending=ending, accepted=read), bodies
 
 
 def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -> str:

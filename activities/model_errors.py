@@ -116,25 +116,21 @@ def model_error(exc: Exception, model: str) -> ModelError:
             f"the service of the model {model!r} cannot be reached{cause}",
             remedy=f"Check the network and {_address_setting(model)}.",
         )
-    message = _message(exc)
-    if "ContextOverflow" in kinds or _OVERFLOWS.search(message):
-        return ModelRequestRejected(
-            f"the conversation is too long for the model {model!r}: {message}", remedy=_TOO_LONG
-        )
     if isinstance(exc, TypeError) and "unexpected keyword" in str(exc):
         return ModelRequestRejected(
             f"the model {model!r} cannot be called with these settings: {exc}",
             remedy="Check the agent's model_settings.",
         )
-    quotes = "ValidationError" in kinds  # its message may quote a text of the model
-    if _QUOTA.search(message) and not quotes:
-        return ModelRequestRejected(
-            f"the model {model!r} answered: {message}", remedy=_REMEDIES[402]
-        )
-    if _KEY.search(message) and not quotes:
-        return ModelRequestRejected(
-            f"the model {model!r} answered: {message}", remedy=_key_remedy(model)
-        )
+    message = _message(exc)
+    if "ContextOverflow" in kinds or _OVERFLOWS.search(message):
+        remedy = _TOO_LONG
+    elif "ValidationError" in kinds:  # its message may quote a text of the model
+        remedy = ""
+    else:
+        is_key = _KEY.search(message)
+        remedy = _REMEDIES[402] if _QUOTA.search(message) else _key_remedy(model) if is_key else ""
+    if remedy:
+        return ModelRequestRejected(f"the model {model!r} answered: {message}", remedy=remedy)
     if not _body_texts(exc) and not isinstance(exc, ErrorBody):
         message = f"{type(exc).__name__}: {message}"
     return ModelUnavailable(

@@ -17,7 +17,6 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from typing_extensions import override
 
@@ -53,15 +52,14 @@ class OpenAIDialect(_Client):
         _check_body(data)
         if not data.get("choices"):
             raise ErrorBody("it has no choices", data)
-        choices: Any = _get_field(response, "choices")
         messages = [dict(choice.get("message") or {}) for choice in data["choices"]]
         ends = [choice.get("finish_reason") for choice in data["choices"]]
-        for choice, end in zip(choices, ends, strict=True):
+        for choice, end in zip(data["choices"], ends, strict=True):
             # LangChain's own parser fails on arguments that are not an object.
-            _clear_field(_get_field(choice, "message"), "tool_calls")
+            (choice.get("message") or {}).pop("tool_calls", None)
             if end == _CONTENT_FILTER:  # Azure's client would raise an error
-                _clear_field(choice, "finish_reason")
-        result = super()._create_chat_result(response, generation_info)
+                choice["finish_reason"] = None
+        result = super()._create_chat_result(data, generation_info)
         for generation, message, end in zip(result.generations, messages, ends, strict=True):
             reply = cast("AIMessage", generation.message)
             _copy_fields(reply, message)
@@ -105,10 +103,6 @@ class OpenAIDialect(_Client):
         return payload
 
 
-class OpenAIChat(OpenAIDialect, ChatOpenAI):
-    """A chat model of OpenAI, or of a compatible service."""
-
-
 def with_openai_fixes(model: BaseChatModel) -> BaseChatModel:
     """Returns a chat model with the fixes of `OpenAIDialect`, if its client is one of OpenAI's."""
     if isinstance(model, BaseChatOpenAI) and not isinstance(model, OpenAIDialect):
@@ -130,18 +124,6 @@ def _check_body(body: Mapping[str, Any]) -> None:
     """
     if not body.get("choices") and any(body.get(key) for key in _ERROR_KEYS):
         raise ErrorBody("it is an error", body)
-
-
-def _get_field(data: Any, key: str) -> Any:
-    fields: Any = data
-    return fields.get(key) if isinstance(data, dict) else getattr(data, key, None)
-
-
-def _clear_field(data: Any, key: str) -> None:
-    if isinstance(data, dict):
-        data[key] = None
-    elif data is not None:
-        setattr(data, key, None)
 
 
 def _move_response_format(payload: dict[str, Any]) -> None:

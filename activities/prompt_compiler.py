@@ -14,15 +14,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from cachetools import LRUCache
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
 from crewlog.activities.ai_messages import check_complete
-from crewlog.activities.batches import append_batch
+from crewlog.activities.batches import append_batch, read_bodies
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import registry_of
 from crewlog.activities.failures import Effect
@@ -38,9 +38,9 @@ from crewlog.prompt.model_reader import LARGEST_REPLY, messages, take_reply
 from crewlog.prompt.readers import Reader, without_model
 from crewlog.prompt.reading import reading_schema
 from crewlog.prompt.registry import Registry
-from crewlog.state.calls import CompilePrompt, CompilePromptResult
+from crewlog.state.calls import CompilePrompt, CompilePromptResult, PrepareChange
 from crewlog.state.finish_reason import finish_reason
-from crewlog.state.journal import Batch, PromptReceived, entry_from_json
+from crewlog.state.journal import Batch
 from crewlog.state.model import NoReading, PromptDiagnostic, PromptReply
 from crewlog.store.protocol import Store
 from crewlog.usage import Usage
@@ -54,7 +54,7 @@ _PLAIN: LRUCache[str, bool] = LRUCache(256)
 
 
 async def compile_without_model(
-    text: str, registry: Registry, reader: Reader, models: ModelFactory, file: str = "prompt"
+    text: str, registry: Registry, reader: Reader, models: ModelFactory
 ) -> CompiledPrompt | None:
     """Compiles a prompt without a model; None: it needs a model.
 
@@ -63,13 +63,10 @@ async def compile_without_model(
         registry: The registry of the prompt.
         reader: The reader.
         models: The factory of chat models.
-        file: The name of the prompt in messages.
     """
     uses_model = await has_model(registry, reader, models)
     # In a thread: the forms need a while for a long prompt, and heartbeats must continue.
-    return await asyncio.to_thread(
-        without_model, text, registry, reader, has_model=uses_model, file=file
-    )
+    return await asyncio.to_thread(without_model, text, registry, reader, has_model=uses_model)
 
 
 async def has_model(registry: Registry, reader: Reader, models: ModelFactory) -> bool:
@@ -181,107 +178,108 @@ def _build_messages(
     text: str, registry: Registry, replies: Sequence[PromptReply], *, with_schema: bool
 ) -> list[BaseMessage]:
     parts = messages(text, registry, replies, with_schema=with_schema)
-    return [_to_langchain_message(each.role, each.text) for each in parts]
-
-
-def _to_langchain_message(role: str, text: str) -> BaseMessage:
-    if role == "assistant":
-        return AIMessage(text, name=COMPILER)
-    return SystemMessage(text) if role == "system" else HumanMessage(text)
+    return convert_to_messages(
+        {
+            "role": each.role,
+            "content": each.text,
+            "name": COMPILER if each.role == "assistant" else None,
+        }
+        for each in parts
+    )
 
 
 ATTEMPTS = 5
 """The attempts of an activity, as in `workflows.activity_options.COMPILING`."""
 
 
-class PromptCompiler:
-    """Compiles prompts on a worker.
+class Round(NamedTuple):
+    """The result of one round."""
+
+    compiled: CompiledPrompt | None
+    """The compiled prompt; None: the model must be called once more."""
+    reply: PromptReply | None = None
+    """The reply of the model; None: no model was called."""
+    errors: int = 0
+    """The number of errors in the reply."""
+    model: str = ""
+    """The model that replied, by the name that it gives itself."""
+    usage: Usage = Usage()
+    """The usage of the call."""
+
+
+async def compile_round(
+    text: str,
+    registry: Registry,
+    task: CompilePrompt | PrepareChange,
+    models: ModelFactory,
+    effect: Effect,
+    number: int,
+) -> Round:
+    """Makes one round in an activity.
 
     Args:
+        text: The prompt.
+        registry: The registry of the prompt.
+        task: The input of the activity, with the reader and the earlier replies of the model.
+        models: The worker's chat models.
+        effect: Records that a model call has begun.
+        number: The number of the call, with those that people asked for.
+    """
+    if not task.replies:
+        compiled = await compile_without_model(text, registry, task.reader, models)
+        if compiled is not None:
+            return Round(compiled)
+    effect.started = True
+    attempt = (number - 1) * ATTEMPTS + activity.info().attempt
+    run = activity.info().workflow_id or ""
+    metadata: dict[str, Json] = {"run": run, "attempt": attempt, "asked": number}
+    reply, message = await call_model(text, registry, task.replies, models, metadata)
+    reading = await asyncio.to_thread(take_reply, text, [*task.replies, reply], registry)
+    model = str(registry.model)
+    name = str(message.response_metadata.get("model_name") or model)
+    usage = await compute_usage(message, model)
+    return Round(reading.compiled, reply, reading.faults, name, usage)
+
+
+async def compile_prompt(
+    run: RunId,
+    task: CompilePrompt,
+    batch: Batch,
+    store: Store,
+    models: ModelFactory,
+    effect: Effect,
+) -> CompilePromptResult:
+    """Makes one round for the prompt that a run was started with.
+
+    Args:
+        run: The run.
+        task: The prompt and the earlier replies.
+        batch: The complete batch of the task.
         store: The store with registries, and with prompts after the first round.
         models: The worker's chat models.
+        effect: Records that a model call has begun.
     """
-
-    def __init__(self, store: Store, models: ModelFactory) -> None:
-        self._store = store
-        self._models = models
-
-    async def run(
-        self, run: RunId, task: CompilePrompt, batch: Batch, effect: Effect
-    ) -> CompilePromptResult:
-        """Makes one round.
-
-        Args:
-            run: The run.
-            task: The prompt and the earlier replies.
-            batch: The complete batch of the task.
-            effect: Records that a model call has begun.
-        """
-        journaled = await self._append(run, batch)
-        text = _find_prompt(task, batch)
-        if text is None:
-            text = str((await self._store.get_bodies([task.prompt]))[task.prompt])
-        registry = await registry_of(self._store, task.registry, task.model)
-        if not task.replies:
-            compiled = await compile_without_model(text, registry, task.reader, self._models)
-            if compiled is not None:
-                return _result(compiled, journaled=journaled)
-        effect.started = True
-        reply, usage, name = await self._call_model(run, task, text, registry)
-        replies = [*task.replies, reply]
-        reading = await asyncio.to_thread(take_reply, text, replies, registry)
-        fields: dict[str, Any] = {
-            "reply": reply,
-            "errors": reading.faults,
-            "model": name,
-            "usage": usage,
-            "journaled": journaled,
-        }
-        if reading.compiled is None:
-            return CompilePromptResult(reader="model", again=True, **fields)
-        return _result(reading.compiled, **fields)
-
-    async def _append(self, run: RunId, batch: Batch) -> bool:
-        """Stores the batch; false: the store is unavailable, and the run sends it again."""
-        try:
-            if batch.entries:
-                await append_batch(self._store, run, batch)
-        except StoreUnavailable:
-            return False
-        return True
-
-    async def _call_model(
-        self, run: RunId, task: CompilePrompt, text: str, registry: Registry
-    ) -> tuple[PromptReply, Usage, str]:
-        metadata: dict[str, Json] = {
-            "run": run,
-            "attempt": (task.attempt - 1) * ATTEMPTS + activity.info().attempt,
-            "asked": task.attempt,
-        }
-        reply, message = await call_model(text, registry, task.replies, self._models, metadata)
-        model = str(registry.model)
-        usage = await compute_usage(message, model)
-        return reply, usage, str(message.response_metadata.get("model_name") or model)
-
-
-def _find_prompt(task: CompilePrompt, batch: Batch) -> str | None:
-    """Returns the text of the prompt, if the batch has it."""
-    for data in batch.entries:
-        if data["kind"] == PromptReceived.__name__:
-            entry = entry_from_json(data)
-            if isinstance(entry, PromptReceived) and entry.prompt == task.prompt:
-                return entry.inline
-    return None
-
-
-def _result(compiled: CompiledPrompt, **more: Any) -> CompilePromptResult:
+    journaled = True
+    try:
+        if batch.entries:
+            await append_batch(store, run, batch)
+    except StoreUnavailable:
+        journaled = False  # the run sends it again
+    text = str((await read_bodies(store, batch, [task.prompt]))[task.prompt])
+    registry = await registry_of(store, task.registry, task.model)
+    done = await compile_round(text, registry, task, models, effect, task.attempt)
+    fields = done._asdict()
+    compiled: CompiledPrompt | None = fields.pop("compiled")
+    if compiled is None:
+        return CompilePromptResult(reader="model", again=True, journaled=journaled, **fields)
     definition = compiled.definition.to_json() if compiled.ok and compiled.definition else None
     return CompilePromptResult(
         reader=compiled.reader,
         definition=definition,
         diagnostics=tuple(map(prompt_diagnostic, compiled.remarks)),
         requirements=compiled.requirements,
-        **more,
+        journaled=journaled,
+        **fields,
     )
 
 

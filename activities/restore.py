@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crewlog.activities.batches import append_batch, current_execution_id
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.executions import Executions, record_start
+from crewlog.activities.executions import Executions
 from crewlog.activities.lifecycle import lower_stored_definition
 from crewlog.activities.server import Server
 from crewlog.authority.rights import Touch
@@ -22,7 +22,6 @@ from crewlog.authority.widening import widening
 from crewlog.canonical_json import hash_json
 from crewlog.definition.conditions import condition_names
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.policy import Policy
 from crewlog.errors import (
     CrewlogError,
     NotPermitted,
@@ -30,7 +29,7 @@ from crewlog.errors import (
     SplitNotRecorded,
     UsageError,
 )
-from crewlog.graph.plan import DetachedStep, GraphPlan
+from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap.report import detached_step
 from crewlog.graph.touches import live_permission_touches, restore_touches
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
@@ -102,13 +101,13 @@ async def wait_for_split(
         if time.monotonic() > deadline:
             break
         await asyncio.sleep(SPLIT_POLL_SECONDS)
-    ending = await server.find_ended_run(source)
-    if ending is None:
+    executions = await server.find_last_executions(source)
+    if executions is None:
         raise SplitNotRecorded(
             f"the journal of the run {source!r} does not name the split run {run!r} up to "
             f"position {after}"
         )
-    await store.reject_executions(source, ending.executions)
+    await store.reject_executions(source, executions)
     record, _ = await _find_split(store, source, run, after)
     if record is None:
         raise _never_recorded(source, run, "the run has ended")
@@ -182,10 +181,12 @@ class StateLoader:
         decision = ""
         former_logs: dict[LogName, LogHead] = {}
         if task.reopen:
-            use = task.use
-            is_permitted = use is None or await _check_reopen(
-                task, use, self.store, self.executions
-            )
+            is_permitted = True
+            if task.use is not None:
+                current = await _last_definition(task, self.store)
+                is_permitted = await self.executions.record_replacing_start(
+                    task.use, current.policy if current else None, task.run, task.executions
+                )
             end = await _load_final_state(
                 self.store, task.run, task.executions if is_permitted else ()
             )
@@ -214,7 +215,9 @@ class StateLoader:
         # Without a known last definition, the policy of the checkpoint decides.
         current = await _last_definition(task, self.store) or CrewDefinition.from_json(definition)
         signed = current.policy is not None and current.policy.signed
-        begins = await _record_start(task, current.policy, run, self.store, self.executions)
+        begins = task.use is None or await self.executions.record_start(
+            task.use, current.policy, run, replaces=task.reopen
+        )
         return RestoreStateResult(
             begins=begins,
             position=state.position,
@@ -256,7 +259,7 @@ class StateLoader:
         )
         policy = CrewDefinition.from_json(definition).policy
         if task.use is not None and policy is not None and policy.signed:
-            await self.executions.check_unused_id(run, task.use, signed=True)
+            await self.executions.check_unused_id(run, task.use)
             await _record_split_start(task, run, position, task.use, self.store)
             await self.executions.begin(run, task.use, signed=True)
         rules = GraphPlan.from_json(plan).rules
@@ -315,39 +318,6 @@ async def _claim_agents(
             )
 
 
-async def _check_reopen(
-    task: RestoreState, use: SignedStart, store: Store, executions: Executions
-) -> bool:
-    """Checks that a run is reopened from its last end.
-
-    Returns:
-        Whether its policy permits it. If not, the workflow reports the reason.
-    """
-    current = await _last_definition(task, store)
-    is_permitted = await record_start(use, current.policy if current else None, task.run, store)
-    await executions.check_replaced_executions(task.run, use, task.executions)
-    return is_permitted
-
-
-async def _record_start(
-    task: RestoreState, policy: Policy | None, run: RunId, store: Store, executions: Executions
-) -> bool:
-    """Records the start of a run that continues from a loaded state, and its execution.
-
-    Returns:
-        Whether the policy permits it. If not, the workflow reports the reason.
-    """
-    if task.use is None:
-        return True
-    is_permitted = await record_start(task.use, policy, run, store)
-    if not task.reopen:
-        await executions.check_unused_id(run, task.use, signed=True)
-    if is_permitted:
-        signed = policy is not None and policy.signed
-        await executions.begin(run, task.use, signed=signed, replaces=task.reopen)
-    return is_permitted
-
-
 async def _last_definition(task: RestoreState, store: Store) -> CrewDefinition | None:
     """Returns the last definition of the run, whose policy applies; None: it is unknown."""
     last = task.against
@@ -373,27 +343,16 @@ async def _with_detached_steps(
     plan: dict[str, Json], state: CrewState, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], tuple[dict[str, Json], ...]]:
     """Returns the plan with the detached steps of a state, and the definitions of their nodes."""
-    detached, older = await _find_detached_steps(state, store, definitions)
-    if detached:
-        steps = {step: each.to_json() for step, each in detached.items()}
-        plan = {**plan, "detached_steps": steps}
-    return plan, older
-
-
-async def _find_detached_steps(
-    state: CrewState, store: Store, definitions: Definitions
-) -> tuple[dict[StepId, DetachedStep], tuple[dict[str, Json], ...]]:
-    """Returns the detached steps of a state, and the definitions that had their nodes."""
-    steps: dict[StepId, DetachedStep] = {}
+    steps: dict[StepId, dict[str, Json]] = {}
     older: dict[ContentHash, dict[str, Json]] = {}
     for _, entry in sorted((state.frontier | state.detached_steps).items()):
         step = entry.parent_or_self
         if entry.definition and step not in steps:
             older[entry.definition] = stored = await store.get_definition(entry.definition)
-            _, plan = await lower_stored_definition(stored, store, definitions)
-            if (detached := detached_step(GraphPlan.from_json(plan), entry.node)) is not None:
-                steps[step] = detached
-    return steps, tuple(older.values())
+            _, former = await lower_stored_definition(stored, store, definitions)
+            if (detached := detached_step(GraphPlan.from_json(former), entry.node)) is not None:
+                steps[step] = detached.to_json()
+    return {**plan, "detached_steps": steps} if steps else plan, tuple(older.values())
 
 
 async def _load_final_state(store: Store, run: RunId, executions: Collection[str]) -> CrewState:
@@ -402,22 +361,17 @@ async def _load_final_state(store: Store, run: RunId, executions: Collection[str
     The activities of a terminated run may still store entries. They get a moment; then the store
     rejects further ones, since the reopened run continues without them.
     """
-    end = await _wait_for_last_entry(store, run)
+    end = await load_last_state(store, run)
+    while not end.is_ended:
+        before = end.position
+        await asyncio.sleep(QUIET_SECONDS)
+        end = await load_state(store, run)
+        if end.position == before:
+            break
     if end.is_ended or not executions:
         return end
     await store.reject_executions(run, executions)
     return await load_state(store, run)
-
-
-async def _wait_for_last_entry(store: Store, run: RunId) -> CrewState:
-    end = await load_last_state(store, run)
-    while not end.is_ended:
-        await asyncio.sleep(QUIET_SECONDS)
-        state = await load_state(store, run)
-        if state.position == end.position:
-            break
-        end = state
-    return end
 
 
 QUIET_SECONDS = 0.5

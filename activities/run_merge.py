@@ -62,83 +62,11 @@ PAGE = 1000
 """Entries of a journal that are read at once."""
 
 
-async def read_other_run(
-    task: ReadOtherRun,
-    store: Store,
-    server: Server,
-    preparer: MergePreparer | None = None,
-) -> ReadOtherRunResult:
-    """Reads the last stored state of another run.
-
-    If the run was terminated, the store rejects its batches from here on.
-
-    Args:
-        task: The other run.
-        store: The store.
-        server: The server, which knows whether it has ended.
-        preparer: Finds out what the merge would widen; needed with `task.find_widenings`.
-    """
-    clock = Clock()
-    state = await _load_last_state(store, task.other)
-    gone = False
-    if (state is None or not state.is_ended) and not task.sure:
-        ended = await server.find_ended_run(task.other)
-        if ended is not None:
-            await store.reject_executions(task.other, ended.executions)
-            state = await _load_last_state(store, task.other)
-            gone = state is None or not state.is_ended
-    widens: tuple[str, ...] = ()
-    refused = ""
-    if state is not None and task.find_widenings and preparer is not None:
-        widens, refused = await preparer.find_widenings(task, state)
-    if state is not None:
-        state = await _with_merge_outcome(store, state, task)
-    return ReadOtherRunResult(
-        merge=task.merge,
-        state=state_for_merge(state, task.merge).to_json() if state is not None else None,
-        gone=gone,
-        recalled=task.recall_after is not None,
-        widens=widens,
-        refused=refused,
-        at=clock.now(),
-    )
-
-
 async def _load_last_state(store: Store, run: RunId) -> CrewState | None:
     try:
         return await load_last_state(store, run)
     except UsageError:
         return None  # nothing of it is stored yet, or the run does not exist
-
-
-async def _with_merge_outcome(store: Store, state: CrewState, task: ReadOtherRun) -> CrewState:
-    """Returns the state of a surviving run with the renames of the merge, read from its journal.
-
-    The state has the position of the entry; if it may have dropped that, the whole journal is
-    searched.
-    """
-    merge = state.merges.get(task.merge)
-    at = merge.position if merge is not None and merge.outcome == "merged" else 0
-    if not at and task.recall_after is None:
-        return state
-    after, limit = (at - 1, 1) if at else (task.recall_after or 0, PAGE)
-    while rows := await store.read_journal(task.other, after, limit):
-        for row in rows:
-            entry = entry_from_json(row.entry)
-            if isinstance(entry, j.RunMerged) and entry.merge == task.merge:
-                outcome = MergeOutcome(
-                    outcome="merged",
-                    other=entry.merged_run,
-                    position=row.position,
-                    merged_position=entry.merged_run_position,
-                    merged_started_at=entry.merged_run_started_at,
-                    renames=entry.renames,
-                )
-                return recall(state, task.merge, outcome)
-        if at:
-            break
-        after = rows[-1].position
-    return state
 
 
 async def send_notifications(
@@ -156,28 +84,6 @@ async def send_notifications(
     return StoreBatchResult(unsent=tuple(each for each, is_sent in pairs if not is_sent))
 
 
-async def ask_other_run(task: AskOtherRun, store: Store, server: Server) -> AskOtherRunResult:
-    """Asks the other run of a merge to coordinate it, or to freeze.
-
-    Args:
-        task: The other run.
-        store: The store, which knows how it ended.
-        server: The server.
-    """
-    if (answer := await server.ask_run(task)) is not None:
-        return answer
-    state = await _load_last_state(store, task.other)
-    if state is None:
-        return AskOtherRunResult(refused=f"there is no run {task.other!r}: `crewlog ps` lists them")
-    if state.surviving_run is not None:
-        into = state.surviving_run
-        return AskOtherRunResult(refused=f"{task.other!r} was merged into {into!r}: name that run")
-    end = state.status if state.is_ended else "terminated"
-    return AskOtherRunResult(
-        refused=f"{task.other!r} has ended ({end}): `crewlog resume` may reopen it"
-    )
-
-
 FIRST_BATCH_TIMEOUT = 20.0
 """Seconds in which a new run should store its first batch, unless no worker polls its task queue.
 Shorter than the timeout of the activity."""
@@ -188,8 +94,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 
 
 @dataclass(frozen=True)
-class MergePreparer:
-    """Prepares run merges on a worker."""
+class RunMerges:
+    """Asks and reads the other runs of merges on a worker, and prepares the merges."""
 
     store: Store
     definitions: Definitions
@@ -197,7 +103,80 @@ class MergePreparer:
     waits_for_first_batch: bool = True
     """Whether it waits for the first batch of a new run; otherwise another activity does."""
 
-    async def run(self, task: PrepareMerge) -> PrepareMergeResult:
+    async def read_other_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
+        """Reads the last stored state of another run.
+
+        If the run was terminated, the store rejects its batches from here on.
+        """
+        clock = Clock()
+        state = await _load_last_state(self.store, task.other)
+        gone = False
+        if (state is None or not state.is_ended) and not task.sure:
+            executions = await self.server.find_last_executions(task.other)
+            if executions is not None:
+                await self.store.reject_executions(task.other, executions)
+                state = await _load_last_state(self.store, task.other)
+                gone = state is None or not state.is_ended
+        widens: tuple[str, ...] = ()
+        refused = ""
+        if state is not None:
+            if task.find_widenings:
+                widens, refused = await self.find_widenings(task, state)
+            state = await self._with_merge_outcome(state, task)
+        return ReadOtherRunResult(
+            merge=task.merge,
+            state=state_for_merge(state, task.merge).to_json() if state is not None else None,
+            gone=gone,
+            recalled=task.recall_after is not None,
+            widens=widens,
+            refused=refused,
+            at=clock.now(),
+        )
+
+    async def _with_merge_outcome(self, state: CrewState, task: ReadOtherRun) -> CrewState:
+        """Returns the state of a surviving run with the renames of the merge, from its journal.
+
+        The state has the position of the entry; if it may have dropped that, the whole journal is
+        searched.
+        """
+        merge = state.merges.get(task.merge)
+        at = merge.position if merge is not None and merge.outcome == "merged" else 0
+        if not at and task.recall_after is None:
+            return state
+        after, limit = (at - 1, 1) if at else (task.recall_after or 0, PAGE)
+        while rows := await self.store.read_journal(task.other, after, limit):
+            for row in rows:
+                entry = entry_from_json(row.entry)
+                if isinstance(entry, j.RunMerged) and entry.merge == task.merge:
+                    outcome = MergeOutcome(
+                        outcome="merged",
+                        other=entry.merged_run,
+                        position=row.position,
+                        merged_position=entry.merged_run_position,
+                        merged_started_at=entry.merged_run_started_at,
+                        renames=entry.renames,
+                    )
+                    return recall(state, task.merge, outcome)
+            if at:
+                break
+            after = rows[-1].position
+        return state
+
+    async def ask_other_run(self, task: AskOtherRun) -> AskOtherRunResult:
+        """Asks the other run of a merge to coordinate it, or to freeze."""
+        if (answer := await self.server.ask_run(task)) is not None:
+            return answer
+        state = await _load_last_state(self.store, task.other)
+        if state is None:
+            refused = f"there is no run {task.other!r}: `crewlog ps` lists them"
+        elif state.surviving_run is not None:
+            refused = f"{task.other!r} was merged into {state.surviving_run!r}: name that run"
+        else:
+            end = state.status if state.is_ended else "terminated"
+            refused = f"{task.other!r} has ended ({end}): `crewlog resume` may reopen it"
+        return AskOtherRunResult(refused=refused)
+
+    async def prepare(self, task: PrepareMerge) -> PrepareMergeResult:
         """Returns the definition of both runs, or why they cannot merge.
 
         Without `decide`, the other run must be frozen for this round: its state is final.
@@ -299,19 +278,18 @@ class MergePreparer:
             if artifact_heads(state):
                 own = await self._wait_for_state(task.run)
                 task = task.model_copy(update={"artifacts": artifact_heads(own)})
-            result = await self._merge(task, base, merged, state)
-            return await self._with_warnings(result, task.run, base, merged)
-        reverse = task.model_copy(
-            update={
+        else:
+            reverse = {
                 "run": task.other,
                 "other": task.run,
                 "base": state.definition,
                 "artifacts": artifact_heads(state),
                 "removed": removed_agents(state, merged.agents),
             }
-        )
-        result = await self._merge(reverse, merged, base, await self._wait_for_state(task.run))
-        return await self._with_warnings(result, task.other, merged, base)
+            state = await self._wait_for_state(task.run)
+            task, base, merged = task.model_copy(update=reverse), merged, base
+        result = await self._merge(task, base, merged, state)
+        return await self._with_warnings(result, task.run, base, merged)
 
     async def _find_surviving_run(self, task: PrepareMerge, other: CrewState) -> RunId | None:
         """Returns the run into which the other run has been merged, even if that is not stored yet.

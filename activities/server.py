@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from crewlog.ids import RunId
 from crewlog.model import Model
 from crewlog.state.calls import AskOtherRun, AskOtherRunResult, MergeNotification
@@ -26,14 +24,6 @@ class ExecutionStart(Model):
     """When it started, in milliseconds since the epoch, by the server's clock."""
 
 
-@dataclass(frozen=True)
-class EndedRun:
-    """A run whose workflow is not open, as the server says."""
-
-    executions: tuple[str, ...] = ()
-    """Its last execution, by Temporal's run id; empty if there never was one."""
-
-
 class Server:
     """The Temporal server, as activities use it.
 
@@ -52,8 +42,11 @@ class Server:
         del run, execution
         return None
 
-    async def find_ended_run(self, run: RunId) -> EndedRun | None:
-        """A run whose workflow is not open; None: it is open."""
+    async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
+        """The last execution of a run that is not open; None: it is open.
+
+        Empty: the run never had one.
+        """
         del run
         return None
 
@@ -82,8 +75,3 @@ class Server:
         """
         del task
         return None
-
-    async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
-        """The last executions of an ended run; None: it is open."""
-        ended = await self.find_ended_run(run)
-        return None if ended is None else ended.executions

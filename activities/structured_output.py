@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from cachetools import LRUCache
@@ -38,12 +37,8 @@ _STRICT_KEYS = frozenset({"type", "enum", "const", "items", "properties", "descr
 """The keywords of a schema that services support in the strict form."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A final message with its structured output, and the bodies of large values."""
-
-    message: FinalMessage | FinalMessageInvalid
-    bodies: Mapping[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
+Reading = tuple[FinalMessage | FinalMessageInvalid, Mapping[ContentHash, Json]]
+"""A final message with its structured output, and the bodies of large values."""
 
 
 async def parse_output(form: Form, message: BaseMessage) -> Reading:
@@ -59,20 +54,24 @@ def _parse(form: Form, text: str) -> Reading:
     if reading.faults:
         # They may quote the text of the model.
         errors = tuple(redacted_json(utf8_json(list(reading.faults))))
-        return Reading(FinalMessageInvalid(errors=errors))
+        return FinalMessageInvalid(errors=errors), {}
     outputs: list[OutputValue] = []
-    bodies: dict[ContentHash, Json] = {}
     for key, field_value in form.fields(reading.value).items():
         value = redacted_json(utf8_json(field_value))
         if tag := form.reply.tagged.get(key):
             outputs += addressed_items(key, value, tag)
-        elif len(canonical(value)) <= INLINE_BYTES:
-            outputs.append(OutputValue(key=key, value=value))
         else:
-            outputs.append(OutputValue(key=key, body=hash_json(value), content=value))
-    bodies |= {each.body: each.content for each in outputs if each.body is not None}
+            outputs.append(output_value(key, value))
+    bodies = {each.body: each.content for each in outputs if each.body is not None}
     output = StructuredOutput(how=reading.how, outputs=tuple(outputs))
-    return Reading(FinalMessage(output=output), bodies)
+    return FinalMessage(output=output), bodies
+
+
+def output_value(key: str, value: Json) -> OutputValue:
+    """Returns the value of an output: a large one with its hash, under which it is stored."""
+    if len(canonical(value)) <= INLINE_BYTES:
+        return OutputValue(key=key, value=value)
+    return OutputValue(key=key, body=hash_json(value), content=value)
 
 
 class ResponseFormats:

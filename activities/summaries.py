@@ -31,7 +31,7 @@ from crewlog.canonical_json import hash_json, utf8_text
 from crewlog.definition.context import SUMMING
 from crewlog.errors import CrewlogError, ModelRequestRejected
 from crewlog.ids import ContentHash, RunId, idempotency_key
-from crewlog.model import Json
+from crewlog.model import Json, Model
 from crewlog.redaction import redacted_text
 from crewlog.state.calls import CallModel
 from crewlog.state.excerpt import excerpt
@@ -77,27 +77,16 @@ class Summary:
     """Why the model made no summary."""
 
 
-@dataclass(frozen=True)
-class _StoredSummary:
+class _StoredSummary(Model):
     """A summary in the store."""
 
-    text: str
-    usage: Usage
-    caller: str
+    summary: str
+    head: ContentHash
+    """The head of the log up to which it was made."""
+    model: str
+    by: str
     """The idempotency key of the call that made it."""
-
-    @classmethod
-    def from_body(cls, body: Mapping[str, Json]) -> _StoredSummary:
-        return cls(str(body["summary"]), Usage.from_json(body["usage"]), str(body["by"]))
-
-    def body(self, head: ContentHash, model: str) -> dict[str, Json]:
-        return {
-            "summary": self.text,
-            "head": head,
-            "model": model,
-            "by": self.caller,
-            "usage": self.usage.to_json(),
-        }
+    usage: Usage
 
 
 _Key = tuple[ContentHash, str]
@@ -152,8 +141,8 @@ class Summaries:
             fault = excerpt(redacted_text(f"{model}: {reason or type(error).__name__}"), 200)
             self._faults[key] = fault
             return Summary(build_extract(prefix), fault=fault)
-        is_own = stored.caller == _caller(task)
-        return Summary(stored.text, stored.usage if is_own else Usage())
+        is_own = stored.by == _caller(task)
+        return Summary(stored.summary, stored.usage if is_own else Usage())
 
     async def _find(self, run: RunId, key: _Key) -> _StoredSummary | None:
         if (cached := self._cache.get(key)) is not None:
@@ -162,7 +151,7 @@ class Summaries:
         if hash_ is None:
             return None
         bodies = await self._store.get_bodies([ContentHash(hash_)])
-        return self._cache.setdefault(key, _StoredSummary.from_body(bodies[ContentHash(hash_)]))
+        return self._cache.setdefault(key, _StoredSummary.from_json(bodies[ContentHash(hash_)]))
 
     async def _make_or_wait(
         self,
@@ -222,13 +211,13 @@ class Summaries:
         self, run: RunId, key: _Key, summary: _StoredSummary
     ) -> _StoredSummary:
         self._cache[key] = summary  # it is paid for, even if the store fails
-        body = summary.body(*key)
+        body = summary.to_json()
         hash_ = hash_json(body)
         await self._store.put_bodies(run, {hash_: body})
         first = ContentHash(await self._store.claim(run, _claim_name(run, key), hash_))
         if first != hash_:
             bodies = await self._store.get_bodies([first])
-            self._cache[key] = _StoredSummary.from_body(bodies[first])
+            self._cache[key] = _StoredSummary.from_json(bodies[first])
         return summary
 
     async def _make(
@@ -250,7 +239,9 @@ class Summaries:
                 f"its reply is not a summary: {FAULTS.get(ending, 'it broke off')}"
             )
         usage = await compute_usage(with_usage(message, prompt), model)
-        return _StoredSummary(text, usage, _caller(task))
+        return _StoredSummary(
+            summary=text, head=prefix.head, model=model, by=_caller(task), usage=usage
+        )
 
     async def _find_previous(
         self, run: RunId, prefix: SummarizedPrefix, model: str
@@ -260,7 +251,7 @@ class Summaries:
         for length in range(prefix.length - CHUNK, max(0, least - 1), -CHUNK):
             found = await self._find(run, (prefix.chain.heads[length - 1], model))
             if found is not None:
-                return found.text, length
+                return found.summary, length
         if not least:
             return "", 0
         older = SummarizedPrefix(prefix.log, prefix.chain, least, prefix.messages)

@@ -64,13 +64,14 @@ from crewlog.activities.permissions import (
     release_quotas,
 )
 from crewlog.activities.start_records import check_not_started, write_start_record
+from crewlog.activities.structured_output import output_value
 from crewlog.activities.tool_loader import BUILT_IN, Tool, ToolLoader
 from crewlog.activities.tool_node import Outcome, ToolRunner, ToolState, with_outputs
 from crewlog.activities.tool_results import NotJson, ToolValidationError
 from crewlog.activities.view_reader import ViewReader
 from crewlog.activities.workspaces import Workspaces
 from crewlog.authority.permissions import is_always_asked
-from crewlog.canonical_json import canonical, hash_json, utf8_json, utf8_text
+from crewlog.canonical_json import hash_json, utf8_json, utf8_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import mcp_tool
@@ -91,7 +92,6 @@ from crewlog.redaction import redacted_json, redacted_text
 from crewlog.secrets import resolve
 from crewlog.state.artifacts import Content
 from crewlog.state.calls import (
-    INLINE_BYTES,
     CallTool,
     CallToolResult,
     CheckArguments,
@@ -286,10 +286,8 @@ class ToolCalls:
     async def check_arguments(self, task: CheckArguments) -> str:
         """Returns what is wrong with edited arguments; empty: nothing."""
         crew = await self._definitions.get(task.definition)
-        definition = crew.tools.get(task.tool)
-        if definition is not None:
-            tool = await self._registry.load(task.tool, definition, crew.mcp, policy=crew.policy)
-            return edit_error(tool, task.args)
+        if task.tool in crew.tools:
+            return edit_error(await self._registry.load(task.tool, crew), task.args)
         built_in = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
         if not built_in:
             return f"the crew no longer has the tool {task.tool!r}, or anything to use it on"
@@ -297,9 +295,7 @@ class ToolCalls:
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
-            tool = await self._registry.load(
-                task.tool, definition, crew.mcp, for_call=True, policy=crew.policy
-            )
+            tool = await self._registry.load(task.tool, crew, for_call=True)
             return check_argument_names(tool)
         built_in = self._built_in.tool(task.tool, crew, task.agent)
         if built_in is None:
@@ -409,15 +405,11 @@ class ToolCalls:
         body = cast("dict[str, Json]", redacted_json(message_to_json(message)))
         hash_ = hash_json(body)
         bodies: dict[ContentHash, Json] = {hash_: body}
-        outputs: list[OutputValue] = []
-        for name, output in outcome.outputs.items():
-            key, value = utf8_text(redacted_text(name)), redacted_json(utf8_json(output))
-            if len(canonical(value)) <= INLINE_BYTES:
-                outputs.append(OutputValue(key=key, value=value))
-                continue
-            large = hash_json(value)
-            bodies[large] = value
-            outputs.append(OutputValue(key=key, body=large, content=value))
+        outputs = [
+            output_value(utf8_text(redacted_text(name)), redacted_json(utf8_json(value)))
+            for name, value in outcome.outputs.items()
+        ]
+        bodies |= {each.body: each.content for each in outputs if each.body is not None}
         bodies |= {change.body: change.content for change in outcome.changes}
         stored = await store_bodies(self._store, task.run, bodies)
         self._hydrator.add_body(task.run, hash_, body)

@@ -7,7 +7,7 @@ import importlib
 import inspect
 import threading
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from cachetools import LRUCache
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import create_model
 from temporalio import activity
 
 from crewlog.activities.caches import LoadingCache
 from crewlog.activities.event_loops import EventLoops
 from crewlog.activities.tool_results import wrap_method
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import ToolDefinition
-from crewlog.definition.policy import Policy
-from crewlog.definition.reaching import McpServer, mcp_tool
+from crewlog.definition.model import CrewDefinition, ToolDefinition
+from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import ToolMissing, ToolUnusable, error_text
 from crewlog.ids import ToolName
 from crewlog.model import Json
@@ -76,23 +76,13 @@ class ToolLoader:
         self._tools: LoadingCache[tuple[ToolName, str], Tool] = LoadingCache(most)
         self._loops = EventLoops()
 
-    async def load(
-        self,
-        name: ToolName,
-        definition: ToolDefinition,
-        servers: Mapping[str, McpServer] | None = None,
-        *,
-        for_call: bool = False,
-        policy: Policy | None = None,
-    ) -> Tool:
+    async def load(self, name: ToolName, crew: CrewDefinition, *, for_call: bool = False) -> Tool:
         """Returns a tool of a crew; imports its module in a thread, so that heartbeats continue.
 
         Args:
             name: Its name in the crew.
-            definition: Its definition in the crew.
-            servers: The crew's MCP servers.
+            crew: The crew.
             for_call: Whether it is called now, and not only described to a model.
-            policy: The crew's policy, which says whose approvals of servers' tools count.
 
         Raises:
             ToolMissing: this worker lacks the module or the name, or it is not a tool, or its
@@ -100,10 +90,9 @@ class ToolLoader:
             ToolNotApproved: the description of a server's tool is not approved.
             ToolUnusable: its server does not offer it, or not in a usable form.
         """
+        definition = crew.tools[name]
         if mcp_tool(definition.run) is not None:
-            return await self._load_server_tool(
-                name, definition, servers or {}, for_call=for_call, policy=policy
-            )
+            return await self._load_server_tool(name, crew, for_call=for_call)
         key = (name, definition.model_dump_json(exclude_defaults=True))
         return await self._tools.get_or_load(
             key, lambda: _import_tool(name, definition, self._loops)
@@ -116,13 +105,7 @@ class ToolLoader:
             await self._mcp.close()
 
     async def _load_server_tool(
-        self,
-        name: ToolName,
-        definition: ToolDefinition,
-        servers: Mapping[str, McpServer],
-        *,
-        for_call: bool,
-        policy: Policy | None,
+        self, name: ToolName, crew: CrewDefinition, *, for_call: bool
     ) -> Tool:
         if self._make_mcp is None:
             raise ToolMissing(
@@ -134,9 +117,8 @@ class ToolLoader:
         if self._mcp is None:
             mcp = await asyncio.to_thread(self._make_mcp)
             self._mcp = self._mcp or mcp  # another call may have been quicker
-        server_tool = await self._mcp.load(
-            name, definition, servers, for_call=for_call, policy=policy
-        )
+        server_tool = await self._mcp.load(name, crew, for_call=for_call)
+        definition = crew.tools[name]
         key = (name, definition.model_dump_json(exclude_defaults=True), server_tool.key)
         try:
             if key not in self._server_tools:
@@ -150,20 +132,15 @@ class ToolLoader:
                 place=f"tool {name!r}",
             ) from exc
 
-    async def schema(
-        self,
-        name: ToolName,
-        definition: ToolDefinition,
-        servers: Mapping[str, McpServer] | None = None,
-        policy: Policy | None = None,
-    ) -> dict[str, Json]:
+    async def schema(self, name: ToolName, crew: CrewDefinition) -> dict[str, Json]:
         """Returns the schema of a tool for a model.
 
         This worker need not have the module of a tool with a task queue of its own. Without it, the
         schema accepts any arguments, and the tool's worker checks them.
         """
+        definition = crew.tools[name]
         try:
-            return (await self.load(name, definition, servers, policy=policy)).schema
+            return (await self.load(name, crew)).schema
         except ToolMissing:
             if definition.queue is None:
                 raise
@@ -208,6 +185,17 @@ def make_tool(
         runs_in_thread=runs_in_thread,
         definition=definition,
     )
+
+
+def build_tool(name: str, description: str, coroutine: Callable[..., Any], **fields: Any) -> Tool:
+    """Returns a built-in tool; each argument has a type and a field of pydantic."""
+    tool = StructuredTool.from_function(
+        coroutine=coroutine,
+        name=name,
+        description=description,
+        args_schema=create_model(name, **fields),
+    )
+    return make_tool(tool)
 
 
 def _import_tool(name: ToolName, definition: ToolDefinition, loops: EventLoops) -> Tool:

@@ -119,12 +119,8 @@ def _outcome(name: str, output: Any) -> Outcome:
         return Outcome(message)
     parts: Sequence[Any] = output
     messages: list[ToolMessage] = []
-    flags: dict[str, Json] = {}
-    outputs: dict[str, Json] = {}
     goto: list[NodeName] = []
-    operations: list[Json] = []
-    sends: list[dict[str, str]] = []
-    graph_changes: list[dict[str, Json]] = []
+    merged: dict[str, Any] = {}  # the keys are those of `Outcome`
     updates = _UPDATES | _OWN.get(name, set())
     for part in parts:
         update = cast("dict[str, Any]", part.update if isinstance(part, Command) else part)
@@ -133,16 +129,16 @@ def _outcome(name: str, output: Any) -> Outcome:
                 f"the tool {name!r} returned a Command that updates {sorted(unknown)}",
                 remedy="A run takes updates of flags, outputs, operations and messages.",
             )
-        flags |= update.get("flags") or {}
-        outputs |= update.get("outputs") or {}
-        operations += update.get("operations") or ()
-        sends += update.get(SENDS) or ()
-        graph_changes += update.get(GRAPH_CHANGES) or ()
         # A handoff may contain the whole transcript, which the log has already.
         messages += [m for m in update.get("messages", ()) if isinstance(m, ToolMessage)]
+        for key, value in update.items():
+            if isinstance(value, Mapping):
+                merged[key] = {**merged.get(key, {}), **value}
+            elif value and key != "messages":
+                merged[key] = [*merged.get(key, ()), *value]
         if isinstance(part, Command):
             goto += _targets(name, part.goto)  # pyright: ignore[reportUnknownArgumentType]
-    return Outcome(messages[-1], flags, outputs, goto, operations, sends, graph_changes)
+    return Outcome(messages[-1], goto=goto, **merged)
 
 
 def _targets(name: str, goto: Any) -> Iterable[NodeName]:

@@ -6,7 +6,8 @@ import functools
 import inspect
 import json
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass, replace
 from typing import Any, cast
 
@@ -98,7 +99,8 @@ def _plain_result(tool: BaseTool, result: Any) -> Any:
             *(_json_value(tool, part) for part in parts[1:]),
         )
         for part in plain:
-            _check_result_depth(tool, part)  # the content is made text of; the artifact stays data
+            with _storable(tool, part):
+                check_depth(part)  # the content is made text of; the artifact stays data
         return plain
     return _plain_value(tool, result)
 
@@ -138,30 +140,26 @@ def _json_value(tool: BaseTool, value: Any) -> Any:
         NotJson: it is not JSON.
     """
     plain = _data(value)
-    try:
+    with _storable(tool, value):
         json.dumps(plain, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as exc:
-        why = "" if isinstance(exc, TypeError) else f" ({exc})"
-        raise NotJson(
-            f"the tool {tool.name!r} ran, but returned a {type(value).__name__}{why}, "
-            "which is not JSON",
-            remedy="Return text, numbers, lists or dicts.",
-        ) from exc
     return plain
 
 
-def _check_result_depth(tool: BaseTool, value: Any) -> None:
-    """Checks that the result of an activity can carry data.
+@contextmanager
+def _storable(tool: BaseTool, value: Any, what: str = "returned") -> Generator[None]:
+    """Checks a value that is to be stored.
 
     Raises:
-        NotJson: it is nested too deeply.
+        NotJson: it is not JSON, or nested too deeply.
     """
     try:
-        check_depth(value)
-    except ValueError as exc:
+        yield
+    except (TypeError, ValueError, RecursionError) as exc:
+        kind = type(value).__name__
+        why = "" if f"type {kind} " in str(exc) else f" ({exc})"
         raise NotJson(
-            f"the tool {tool.name!r} ran, but what it returned cannot be kept: {exc}",
-            remedy="Return less of it, or as text.",
+            f"the tool {tool.name!r} ran, but {what} a {kind}, which is not JSON{why}",
+            remedy="Return text, numbers, lists or dicts, nested less deeply.",
         ) from exc
 
 
@@ -180,13 +178,8 @@ def _checked_message(tool: BaseTool, message: ToolMessage) -> ToolMessage:
     Raises:
         NotJson: its content or artifact is not JSON.
     """
-    try:
+    with _storable(tool, message):
         check_depth(message_to_json(message))
-    except (TypeError, ValueError, RecursionError) as exc:
-        raise NotJson(
-            f"the tool {tool.name!r} ran, but its ToolMessage holds what is not JSON ({exc})",
-            remedy="Give it text, numbers, lists or dicts.",
-        ) from exc
     return message
 
 
@@ -274,16 +267,8 @@ def _values(tool: BaseTool, what: str, value: Any) -> dict[str, Json]:
     values: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
     out: dict[str, Json] = {}
     for key, value in values.items():
-        try:
+        with _storable(tool, value, f"its Command sets {key!r} of its {what} to"):
             # To JSON and back: a tuple becomes a list.
             out[str(key)] = json.loads(canonical(_data(value)))
             check_depth(out[str(key)])
-        except (TypeError, ValueError, RecursionError) as exc:
-            has_parts = isinstance(value, float | list | dict | tuple)
-            why = f" ({exc})" if has_parts else ""
-            raise NotJson(
-                f"the tool {tool.name!r} ran, but its Command sets {key!r} of its {what} to a "
-                f"{type(value).__name__}, which is not JSON{why}",
-                remedy="Give text, numbers, lists or dicts.",
-            ) from exc
     return out

@@ -37,7 +37,7 @@ def with_usage(reply: AIMessage, messages: Sequence[BaseMessage]) -> AIMessage:
     reported: Any = reply.usage_metadata or {}
     read, written = _count(reported.get("input_tokens")), _count(reported.get("output_tokens"))
     if not read and not written:  # every call uses tokens
-        read, written = _estimate(messages), _estimate([reply])
+        read, written = estimate_tokens(messages), estimate_tokens([reply])
     if (reported.get("input_tokens"), reported.get("output_tokens")) == (read, written):
         return reply
     usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
@@ -75,7 +75,7 @@ def _count(value: Any) -> int:
     return min(max(value, 0), MOST_TOKENS) if isinstance(value, int) else 0
 
 
-def _estimate(messages: Sequence[BaseMessage]) -> int:
+def estimate_tokens(messages: Sequence[BaseMessage]) -> int:
     """Estimates the tokens of messages by their characters: at least one for each message.
 
     It runs over the whole transcript at each call, so a plain text needs no function call.

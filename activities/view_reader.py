@@ -15,6 +15,7 @@ from cachetools import LRUCache
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.artifacts import Artifacts, with_refused_operations
+from crewlog.activities.batches import read_bodies
 from crewlog.activities.definitions import AgentAccess, Definitions
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.windows import TrimmedTranscript
@@ -32,50 +33,6 @@ from crewlog.store.protocol import Store
 
 LISTS_KEPT = 16
 """The number of lists in the cache: the child steps of a list run close together."""
-
-
-class Items:
-    """Reads items.
-
-    Args:
-        store: The store with the lists.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._lists: LRUCache[ContentHash, Json] = LRUCache(LISTS_KEPT)
-
-    async def read(self, task: CallModel) -> str | None:
-        """Returns the item of a step as its agent may see it; None: the step has no item.
-
-        Raises:
-            StoreUnavailable: the store does not answer.
-            StoreIncomplete: the store lacks the list.
-        """
-        item = task.item
-        if item is None:
-            return None
-        value = await self._value(item, task.batch)
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return f"Your item ({item.number} of {item.of}): {text}"
-
-    async def _value(self, item: Item, batch: Batch) -> Json:
-        if item.body is not None:
-            return await self._body(item.body, batch)
-        if item.list_body is None:
-            return item.value
-        values = self._lists.get(item.list_body)
-        if values is None:
-            values = self._lists.setdefault(item.list_body, await self._body(item.list_body, batch))
-        if not isinstance(values, list) or not 0 < item.number <= len(values):  # pyright: ignore[reportUnknownArgumentType]
-            raise InternalError(f"the list {item.list_body!r} has no item {item.number}")
-        return values[item.number - 1]  # pyright: ignore[reportUnknownVariableType]
-
-    async def _body(self, hash_: ContentHash, batch: Batch) -> Json:
-        for entry in batch.entries:  # if the store was away, it may not have it yet
-            if entry.get("body") == hash_ and "inline" in entry:
-                return entry["inline"]
-        return (await self._store.get_bodies([hash_]))[hash_]
 
 
 _REMEDY = "Let it read the log ('reads', 'groups' or 'logs'), and retry the step."
@@ -100,7 +57,8 @@ class ViewReader:
     ) -> None:
         self._definitions = definitions
         self._hydrator = hydrator
-        self._items = Items(store)
+        self._store = store
+        self._lists: LRUCache[ContentHash, Json] = LRUCache(LISTS_KEPT)
         self._artifacts = artifacts or Artifacts(store, hydrator)
 
     async def read_transcript(self, task: CallInput, *, complete: bool = True) -> list[BaseMessage]:
@@ -189,7 +147,25 @@ class ViewReader:
         if item.is_withheld and decision.allowed:  # a change has removed the log from its agent
             decision = Decision(allowed=False, reason=f"{task.agent!r} may not see it any more")
         _check(task, decision, None)
-        return await self._items.read(task)
+        value = await self._item_value(item, task.batch)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return f"Your item ({item.number} of {item.of}): {text}"
+
+    async def _item_value(self, item: Item, batch: Batch) -> Json:
+        if item.body is not None:
+            return await self._read_body(item.body, batch)
+        if item.list_body is None:
+            return item.value
+        values = self._lists.get(item.list_body)
+        if values is None:
+            values = await self._read_body(item.list_body, batch)
+            self._lists[item.list_body] = values
+        if not isinstance(values, list) or not 0 < item.number <= len(values):  # pyright: ignore[reportUnknownArgumentType]
+            raise InternalError(f"the list {item.list_body!r} has no item {item.number}")
+        return values[item.number - 1]  # pyright: ignore[reportUnknownVariableType]
+
+    async def _read_body(self, hash_: ContentHash, batch: Batch) -> Json:
+        return (await read_bodies(self._store, batch, [hash_]))[hash_]
 
 
 def _check(task: CallInput, decision: Decision, log: LogName | None) -> None:

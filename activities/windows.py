@@ -11,7 +11,6 @@ a log, such as the messages about other items, no summary covers the log from th
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from crewlog.activities.transcripts import AttributedText, MessageKey, Transcript, truncate_text
+from crewlog.activities.usage import CHARACTERS_PER_TOKEN, estimate_tokens
 from crewlog.definition.context import OFF, Window
 from crewlog.ids import ContentHash, LogName, StepId
 
@@ -27,8 +27,6 @@ CHUNK = 8
 """The messages that each further summary of a log covers."""
 MOST_UNCOVERED = 2 * CHUNK
 """The most groups, the newest, that are shown besides the window since no chunk covers them."""
-CHARACTERS_PER_TOKEN = 4
-"""Characters of a token, as an estimate."""
 WINDOW_PARTS = 4
 """The number of parts of a window in tokens: its beginning moves by one part at a time."""
 _SHORTEST = 200
@@ -206,17 +204,8 @@ def _by_tokens(transcript: Transcript, most: int) -> int:
 def _sums(transcript: Transcript) -> list[int]:
     sums = transcript.index.token_sums
     for i in range(len(sums) - 1, len(transcript)):
-        sums.append(sums[i] + sum(map(estimate_tokens, transcript.group(i))))
+        sums.append(sums[i] + estimate_tokens(transcript.group(i)))
     return sums
-
-
-def estimate_tokens(message: BaseMessage) -> int:
-    """Estimates the tokens of a message by its characters."""
-    content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
-    text = content if isinstance(content, str) else json.dumps(content, default=str)
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    length = len(text) + (len(json.dumps(calls, default=str)) if calls else 0)
-    return 1 + length // CHARACTERS_PER_TOKEN
 
 
 def _fit_groups(
@@ -224,11 +213,10 @@ def _fit_groups(
 ) -> list[BaseMessage]:
     """Returns the groups from `start`; if the only one is too long, its texts are truncated."""
     groups = [transcript.group(i) for i in range(start, total)]
-    if window.tokens is not None and len(groups) == 1:
-        tokens = [estimate_tokens(each) for each in groups[0]]
-        if sum(tokens) > window.tokens:
-            most = max(_SHORTEST, window.tokens * CHARACTERS_PER_TOKEN // len(tokens))
-            return [_truncate(each, most) for each in groups[0]]
+    most, only = window.tokens, groups[0] if len(groups) == 1 else []
+    if most is not None and estimate_tokens(only) > most:
+        longest = max(_SHORTEST, most * CHARACTERS_PER_TOKEN // len(only))
+        return [_truncate(each, longest) for each in only]
     return [each for group in groups for each in group]
 
 

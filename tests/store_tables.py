@@ -94,6 +94,7 @@ PLAIN_COLUMNS = {
     "runs.run",
     "runs.source",
     "runs.status",
+    "schema_migrations.hash",
     "schema_migrations.name",
     "signed_tool_approvals.hash",
     "signed_tool_approvals.key",

@@ -18,7 +18,7 @@ from typing import Any
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.tool_calls import check_argument_names
 from crewlog.activities.tool_loader import ToolLoader
-from crewlog.definition.model import CrewDefinition, ToolDefinition
+from crewlog.definition.model import CrewDefinition
 from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import CrewlogError, error_text
 from crewlog.ids import ToolName
@@ -35,15 +35,15 @@ def code_checks(crew: CrewDefinition) -> Iterator[CodeCheck]:
     loader, models = ToolLoader(), ModelFactory()
     for name, tool in crew.tools.items():
         if tool.queue is None and mcp_tool(tool.run) is None:
-            yield ["tools", name, "run"], _check_tool(loader, ToolName(name), tool)
+            yield ["tools", name, "run"], _check_tool(loader, ToolName(name), crew)
     paths = {agent.model: ["agents", name, "model"] for name, agent in crew.agents.items()}
     for model, path in {**paths, crew.model: ["model"]}.items():
         if model is not None and model.startswith(SCRIPTED):
             yield path, models.get(model, {}, MODEL_TIMEOUT)
 
 
-async def _check_tool(loader: ToolLoader, name: ToolName, definition: ToolDefinition) -> None:
-    check_argument_names(await loader.load(name, definition))
+async def _check_tool(loader: ToolLoader, name: ToolName, crew: CrewDefinition) -> None:
+    check_argument_names(await loader.load(name, crew))
 
 
 def main(file: Path) -> None:

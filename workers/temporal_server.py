@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from typing_extensions import override
 
-from crewlog.activities.server import EndedRun, ExecutionStart, Server
+from crewlog.activities.server import ExecutionStart, Server
 from crewlog.encryption import purposes
 from crewlog.encryption.codec import encrypt_for
 from crewlog.errors import StoreUnavailable
@@ -69,13 +69,13 @@ class TemporalServer(Server):
         return None
 
     @override
-    async def find_ended_run(self, run: RunId) -> EndedRun | None:
+    async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
         workflow = await self._describe(run, f"whether {run!r} has ended")
         if workflow is None:
-            return EndedRun()
+            return ()
         if workflow.status is WorkflowExecutionStatus.RUNNING:
             return None
-        return EndedRun((workflow.run_id,) if workflow.run_id else ())
+        return (workflow.run_id,) if workflow.run_id else ()
 
     @override
     async def is_open(self, run: RunId) -> bool:

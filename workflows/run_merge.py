@@ -219,13 +219,19 @@ class RunMerge:
             merge, self._read = self._read.merge, None
             if isinstance(result, ReadOtherRunResult):
                 self._apply_read(engine, result)
-            else:
-                for request in self._requests:
-                    if request.merge == merge and not request.must_read:
-                        _refuse(request, Refusal("it cannot read the other run", may_retry=True))
+            elif isinstance(result, ActivityError):
+                self._refuse_unread(engine.state.run, merge, result)
         if self._own is not None and (result := _result(self._own)) is not None:
             merge, self._own = self._own.merge, None
             self._apply_own(engine, merge, result)
+
+    def _refuse_unread(self, run: RunId, merge: str, error: ActivityError) -> None:
+        """Refuses the requests of a merge, since the other run could not be read."""
+        for request in self._requests:
+            if request.merge == merge and not request.must_read:
+                reason = f"{run!r} cannot read the state of {request.run!r}: {error.cause or error}"
+                remedy = "see the log of its worker, and retry"
+                _refuse(request, Refusal(f"{reason}: {remedy}", may_retry=True))
 
     def _apply_read(self, engine: Engine, read: ReadOtherRunResult) -> None:
         """Records what follows from the stored state of the other run."""

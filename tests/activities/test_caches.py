@@ -114,10 +114,10 @@ async def test_tools_are_imported_once_and_the_oldest_are_dropped(
 
     monkeypatch.setattr(tools_module, "_import_tool", noting)
     registry = ToolLoader(most=2)
-    tools = crew().tools
+    definition = crew()
 
     async def ready(name: str) -> Tool:
-        return await registry.load(ToolName(name), tools[ToolName(name)])
+        return await registry.load(ToolName(name), definition)
 
     first, second = await asyncio.gather(ready("add"), ready("add"))
     assert first is second
@@ -140,9 +140,8 @@ async def test_import_caches_are_cleared_by_one_thread_at_a_time(
     monkeypatch.setattr(importlib, "invalidate_caches", invalidate)
     registry = ToolLoader()
     names = [ToolName(name) for name in ("loads", "dumps")]
-    await asyncio.gather(
-        *(registry.load(name, ToolDefinition(run=f"json:{name}")) for name in names)
-    )
+    definition = crew(tools={name: {"run": f"json:{name}"} for name in names})
+    await asyncio.gather(*(registry.load(name, definition) for name in names))
     assert not at_once
 
 

@@ -91,7 +91,7 @@ async def test_json_results(tool_call, kind, content):
         ("hand_off", {"to": "", "how": "deep"}, "'spec' of its outputs to a list, .*type set"),
         ("hand_off", {"to": "", "how": "nested"}, "'spec' of its outputs to a list, .*100 levels"),
         ("hand_off", {"to": "", "how": "no_dict"}, "its Command's flags are a list. Give flags as"),
-        ("hand_off", {"to": "", "how": "artifact"}, "its ToolMessage holds what is not JSON"),
+        ("hand_off", {"to": "", "how": "artifact"}, "returned a ToolMessage, which is not JSON"),
         ("listed", {"how": "output"}, "'spec' of its outputs to a float, .* not JSON"),
         ("hand_off", {"to": "x", "how": "unknown"}, r"updates \['colour'\]"),
         ("wirte_file", {}, "There is no tool 'wirte_file'. Did you mean 'write_file'?"),

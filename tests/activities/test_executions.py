@@ -169,11 +169,11 @@ def use(execution: str) -> SignedStart:
 async def test_a_start_cannot_replace_a_signed_run(
     executions: Executions, store: InMemoryStore
 ) -> None:
-    await executions.check_unused_id(RUN, use("new"), signed=True)
+    await executions.check_unused_id(RUN, use("new"))
     await store.accept_executions(RUN, ["e1"])
-    await executions.check_unused_id(RUN, use("e1"), signed=True)
+    await executions.check_unused_id(RUN, use("e1"))
     with pytest.raises(NotPermitted, match="the start does not replace it"):
-        await executions.check_unused_id(RUN, use("new"), signed=True)
+        await executions.check_unused_id(RUN, use("new"))
 
 
 async def test_a_replacement_names_the_present_run(
@@ -183,13 +183,13 @@ async def test_a_replacement_names_the_present_run(
     server.has("e1")
     server.has("e2", "e1")
     server.has("failed")
-    await executions.check_replaced_executions(RUN, use("new"), [])
+    await executions.record_replacing_start(use("new"), None, RUN, [])
     await store.accept_executions(RUN, ["e1"])
     for named in (["e1"], ["e2"], ["before", "e2"], ["failed"]):
-        await executions.check_replaced_executions(RUN, use("new"), named)
+        await executions.record_replacing_start(use("new"), None, RUN, named)
     for named in ([], ["before"], ["gone"]):
         with pytest.raises(NotPermitted, match="has continued since"):
-            await executions.check_replaced_executions(RUN, use("new"), named)
+            await executions.record_replacing_start(use("new"), None, RUN, named)
 
 
 async def test_an_unsigned_run_is_recorded_only_after_a_signed_one(
@@ -197,6 +197,6 @@ async def test_an_unsigned_run_is_recorded_only_after_a_signed_one(
 ) -> None:
     await executions.begin(RUN, use("e1"), signed=False)
     assert not await store.accepted_executions(RUN)
-    await executions.begin(RUN, use("e1"), signed=True)
+    await executions.begin(RUN, use("e1"))
     await executions.begin(RUN, use("e2"), signed=False, replaces=True)
     assert set(await store.accepted_executions(RUN)) == {"e2"}

@@ -9,7 +9,7 @@ import pytest
 from activity_kit import Log, crew
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory, with_larger_limit
 from crewlog.ids import StepId
 from crewlog.state.excerpt import message_excerpt
 from dialects import DIALECTS, KEY, Said, serving
@@ -54,8 +54,7 @@ async def test_the_larger_limit_is_sent_under_every_name(
     spoken = DIALECTS[dialect]
     with serving() as service:
         given = spoken.settings_at(service, **settings, api_key=KEY)
-        model = await ModelFactory().get_with_larger_limit(spoken.model, given, 30.0, 2)
-        assert model is not None
+        model = await ModelFactory().get(spoken.model, with_larger_limit(given, 4) or {}, 30.0)
         service.next.append(Said("Whole."))
         await model.ainvoke("Write.")
         assert limits_of(service.asked[-1].body) == limit
@@ -68,7 +67,8 @@ async def test_the_larger_limit_is_sent_to_azure() -> None:
         "api_version": "2024-10-21",
         "max_completion_tokens": 100,
     }
-    model: Any = await ModelFactory().get_with_larger_limit("azure_openai:m", settings, 30.0, 1)
+    larger = with_larger_limit(settings, 2) or {}
+    model: Any = await ModelFactory().get("azure_openai:m", larger, 30.0)
     assert limits_of(model._get_request_payload("Write.")) == {"max_completion_tokens": 200}
 
 
@@ -81,7 +81,7 @@ async def test_without_a_limit_in_the_settings_none_is_sent(dialect: str) -> Non
             for key, value in spoken.settings_at(service, api_key=KEY).items()
             if key not in LIMITS
         }
-        assert await ModelFactory().get_with_larger_limit(spoken.model, given, 30.0, 1) is None
+        assert with_larger_limit(given, 2) is None
 
 
 # -- a model call after a reply that was cut ------------------------------------------------------

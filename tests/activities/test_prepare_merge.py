@@ -10,7 +10,7 @@ import pytest
 
 from crewlog.activities import run_merge
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.run_merge import FIRST_BATCH_TIMEOUT, MergePreparer
+from crewlog.activities.run_merge import FIRST_BATCH_TIMEOUT, RunMerges
 from crewlog.activities.server import Server
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
@@ -97,7 +97,7 @@ async def prepared(
         removed=gone,
     )
     task = PrepareMerge.from_json(json.loads(json.dumps(task.to_json())))
-    made = await MergePreparer(store, Definitions(store), Server()).run(task)
+    made = await RunMerges(store, Definitions(store), Server()).prepare(task)
     return PrepareMergeResult.from_json(json.loads(json.dumps(made.to_json())))
 
 
@@ -251,7 +251,7 @@ async def test_budgets_divided_by_splits_are_added(
     limits = {"limits": {"tokens": 8}}
     crews = {ONE: crew("a", **limits), TWO: crew("b", **({"limits": bounds} if bounds else limits))}
     store = InMemoryStore()
-    preparer = MergePreparer(store, Definitions(store), Server())
+    preparer = RunMerges(store, Definitions(store), Server())
     for run, (source, split) in comes.items():
         await store.append(run, after(run, source, split=split))
     state = await run_merge._load_last_state(store, TWO) or CrewState(run=TWO)
@@ -278,7 +278,7 @@ async def decided(
         decide=True,
         merged=merged,
     )
-    return await MergePreparer(store, Definitions(store), server).run(task)
+    return await RunMerges(store, Definitions(store), server).prepare(task)
 
 
 class OpenRuns(Server):
@@ -397,12 +397,12 @@ async def test_the_wait_for_a_new_run_is_limited(
 async def test_a_local_activity_does_not_wait_for_a_new_run() -> None:
     store, server, one = InMemoryStore(), OpenRuns(), crew("a")
     await stored(store, ONE, one)
-    preparer = MergePreparer(store, Definitions(store), server, waits_for_first_batch=False)
+    preparer = RunMerges(store, Definitions(store), server, waits_for_first_batch=False)
     asks = PrepareMerge(
         run=ONE, base=lower(one).definition, other=TWO, operation=ASKS, asks=ONE, decide=True
     )
     with pytest.raises(StoreUnavailable, match="nothing of the run 'two' is stored yet"):
-        await preparer.run(asks)
+        await preparer.prepare(asks)
     assert not server.asked.is_set()
 
 
@@ -422,11 +422,11 @@ async def warned(
         async def find_task_queue(self, run: RunId) -> str:
             return queues[run]
 
-    preparer = MergePreparer(store, Definitions(store), Queues())
+    preparer = RunMerges(store, Definitions(store), Queues())
     asks = PrepareMerge(
         run=ONE, base=lower(one).definition, other=TWO, operation=ASKS, asks=ONE, decide=True
     )
-    made = await preparer.run(asks)
+    made = await preparer.prepare(asks)
     assert made.refused == ""
     return PrepareMergeResult.from_json(json.loads(json.dumps(made.to_json()))).warnings
 

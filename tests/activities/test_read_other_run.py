@@ -12,8 +12,9 @@ from temporalio.testing import ActivityEnvironment
 from test_prepare_merge import ONE, TWO, crew, freeze, keep, prepared, stored
 
 from crewlog.activities import run_merge as looking
-from crewlog.activities.run_merge import read_other_run
-from crewlog.activities.server import EndedRun, Server
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.run_merge import RunMerges
+from crewlog.activities.server import Server
 from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import ContentHash, RunId
 from crewlog.state import journal as j
@@ -29,6 +30,10 @@ OP = "m"
 CALLED = (Rename(kind="channel", run=TWO, was="x", now="x-2"),)
 
 
+def merges(store: InMemoryStore, server: Server) -> RunMerges:
+    return RunMerges(store, Definitions(store), server)
+
+
 async def looked(store: InMemoryStore, *, op: str = OP, after: int | None = None) -> CrewState:
     """The state of the run that stays, as the one that joins is told it."""
     one = await store.read_journal(ONE)
@@ -36,7 +41,7 @@ async def looked(store: InMemoryStore, *, op: str = OP, after: int | None = None
     task = task.model_copy(update={"recall_after": after})
     env = ActivityEnvironment()
     with_info(env, started_time=datetime.fromtimestamp(1, UTC))
-    found = await env.run(read_other_run, task, store, Server())
+    found = await env.run(merges(store, Server()).read_other_run, task)
     found = ReadOtherRunResult.from_json(json.loads(json.dumps(found.to_json())))
     assert found.recalled == (after is not None)
     assert found.at >= 1000, "who looked knows what time it was"
@@ -87,7 +92,7 @@ async def read_for(store: Counting, run: RunId, by: RunId, op: str) -> list[tupl
     for about in ("unknown", op):
         store.read = []
         looks = task.model_copy(update={"merge": about})
-        await ActivityEnvironment().run(read_other_run, looks, store, Server())
+        await ActivityEnvironment().run(merges(store, Server()).read_other_run, looks)
         read.append(store.read)
     assert read[1][: len(read[0])] == read[0]
     return read[1][len(read[0]) :]
@@ -128,19 +133,17 @@ async def test_a_long_journal_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch
     assert "n" not in (await looked(store, op="n", after=0)).merges
 
 
-@pytest.mark.parametrize(
-    "ending", [None, EndedRun(), EndedRun(("e",))], ids=["none", "never", "over"]
-)
-async def test_a_run_without_stored_state(ending: EndedRun | None) -> None:
+@pytest.mark.parametrize("ending", [None, (), ("e",)], ids=["none", "never", "over"])
+async def test_a_run_without_stored_state(ending: tuple[str, ...] | None) -> None:
     class Ended(Server):
-        async def find_ended_run(self, run: RunId) -> EndedRun | None:
+        async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
             assert run == ONE
             return ending
 
     server = Ended()
     store = InMemoryStore()
     task = ReadOtherRun(run=TWO, definition=ContentHash("d"), other=ONE, merge=OP, sure=False)
-    found = await ActivityEnvironment().run(read_other_run, task, store, server)
+    found = await ActivityEnvironment().run(merges(store, server).read_other_run, task)
     assert found.state is None
     assert found.gone == (ending is not None)
     # Of one that has ended by itself, the store knows all: the server is not asked.
@@ -148,8 +151,7 @@ async def test_a_run_without_stored_state(ending: EndedRun | None) -> None:
     one.engine.record(j.RunStopped())
     await keep(store, one)
     task = task.model_copy(update={"run": ONE, "other": TWO})
-    assert not (await ActivityEnvironment().run(read_other_run, task, store, server)).gone
-    assert await server.find_last_executions(ONE) == (None if ending is None else ending.executions)
+    assert not (await ActivityEnvironment().run(merges(store, server).read_other_run, task)).gone
 
 
 class Shutting(InMemoryStore):
@@ -174,19 +176,18 @@ async def test_a_terminated_run_is_rejected_and_then_read() -> None:
     one = store.last = await stored(store, ONE, crew("a"))
 
     class Ended(Server):
-        async def find_ended_run(self, run: RunId) -> EndedRun | None:
+        async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
             assert run == ONE
-            return EndedRun(("e1", "e2"))
+            return ("e1", "e2")
 
     server = Ended()
     task = ReadOtherRun(run=TWO, definition=one.state.definition, other=ONE, merge=OP, sure=False)
-    found = await ActivityEnvironment().run(read_other_run, task, store, server)
+    found = await ActivityEnvironment().run(merges(store, server).read_other_run, task)
     assert store.closed == [(ONE, ("e1", "e2"))]
     assert found.gone
     assert CrewState.from_json(found.state or {}).position == one.state.position
-    sure = await ActivityEnvironment().run(
-        read_other_run, task.model_copy(update={"sure": True}), store, server
-    )
+    task = task.model_copy(update={"sure": True})
+    sure = await ActivityEnvironment().run(merges(store, server).read_other_run, task)
     assert not sure.gone
     assert len(store.closed) == 1
 
@@ -211,7 +212,7 @@ async def test_only_the_merge_state_of_the_other_run_is_read() -> None:
     await keep(store, two)
     assert two.state.pending_merge is not None
     task = ReadOtherRun(run=ONE, definition=ContentHash("d"), other=TWO, merge=OP)
-    found = await ActivityEnvironment().run(read_other_run, task, store, Server())
+    found = await ActivityEnvironment().run(merges(store, Server()).read_other_run, task)
     assert found.state is not None
     assert {*found.state} <= {"run", "position", "status", "started_at", "merges"}
     text = json.dumps(found.to_json())
@@ -219,5 +220,5 @@ async def test_only_the_merge_state_of_the_other_run_is_read() -> None:
     assert "secret" not in text
     assert "eve" not in text
     own = task.model_copy(update={"merge": "theirs"})
-    found = await ActivityEnvironment().run(read_other_run, own, store, Server())
+    found = await ActivityEnvironment().run(merges(store, Server()).read_other_run, own)
     assert CrewState.from_json(found.state or {}).pending_merge == two.state.pending_merge

@@ -9,7 +9,7 @@ import pytest
 
 from crewlog.activities import restore
 from crewlog.activities.restore import wait_for_split
-from crewlog.activities.server import EndedRun, Server
+from crewlog.activities.server import Server
 from crewlog.errors import HistoryConflict, SplitNeverRecorded, SplitNotRecorded
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId
 from crewlog.state import journal as j
@@ -61,13 +61,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Stopped(Server):
-    async def find_ended_run(self, run: RunId) -> EndedRun | None:
+    async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
         assert run == SOURCE
-        return EndedRun(("e",))
+        return ("e",)
 
 
 class Unasked(Server):
-    async def find_ended_run(self, run: RunId) -> EndedRun | None:
+    async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
         raise AssertionError(f"nobody asks whether {run} has ended")
 
 
@@ -147,8 +147,8 @@ async def test_the_stored_journal_of_a_terminated_run_decides() -> None:
 
 async def test_a_run_that_never_existed_is_not_waited_for() -> None:
     class Empty(Server):
-        async def find_ended_run(self, run: RunId) -> EndedRun | None:
-            return EndedRun()
+        async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
+            return ()
 
     with pytest.raises(SplitNeverRecorded):
         await wait_for_split(InMemoryStore(), Empty(), SOURCE, PART, AFTER)

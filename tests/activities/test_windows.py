@@ -14,12 +14,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from crewlog.activities.crew_activities import CrewActivities
 from crewlog.activities.summaries import INTRODUCTION, build_summary_message
 from crewlog.activities.transcripts import NO_RESULT, Transcript
+from crewlog.activities.usage import estimate_tokens
 from crewlog.activities.windows import (
     CHUNK,
     MOST_UNCOVERED,
     Chain,
     TrimmedTranscript,
-    estimate_tokens,
     trim_transcript,
 )
 from crewlog.activities.windows import Log as LogView
@@ -145,7 +145,7 @@ def test_a_token_limit_cuts_turns_by_groups() -> None:
         rest = found.messages[1:]
         assert len(rest) % 2 == 0
         assert all(isinstance(each, AIMessage) for each in rest[::2])
-        assert sum(map(estimate_tokens, rest)) <= 400
+        assert estimate_tokens(rest) <= 400
         begins.append(said.transcript.index.group_of[said.spot] - len(rest) // 2)
     assert len(set(begins)) < 15, (
         "where it begins stays for a while, so that prompts begin the same"

@@ -10,7 +10,6 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from client import crews
 from crewlog import connect
-from crewlog.activities.server import EndedRun
 from crewlog.client import Client, Endpoints
 from crewlog.errors import NamespaceNotFound, RunNotFound, StoreUnavailable
 from crewlog.ids import RunId
@@ -74,11 +73,11 @@ async def test_a_worker_does_not_take_runs_of_a_missing_namespace_for_ended(
     lost: Client, lab: Lab
 ) -> None:
     server = TemporalServer(lost.temporal)
-    for ask in (server.find_ended_run, server.is_open):
+    for ask in (server.find_last_executions, server.is_open):
         with pytest.raises(StoreUnavailable, match=f"Namespace {MISSING} is not found"):
             await ask(RunId("notes-1"))
     server = TemporalServer(lab.client.temporal)
-    assert await server.find_ended_run(RunId("notes-none")) == EndedRun()
+    assert await server.find_last_executions(RunId("notes-none")) == ()
 
 
 async def test_a_worker_of_a_missing_namespace_ends_with_the_error(lost: Client) -> None:

@@ -123,7 +123,7 @@ def test_the_worker_s_own_key_of_a_service_is_told_no_more(
     key = f"service-key-of-{of}"
     monkeypatch.setenv("OPENAI_API_KEY", key)
     if of == "a model":
-        chat_models.build_openai("x", {}, 5.0)
+        chat_models.make_provider_model("openai", "x", {}, 5.0)
     else:
         embeddings._build("openai:x")
 

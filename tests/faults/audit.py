@@ -13,7 +13,7 @@ from typing import Any
 
 from crewlog.ids import RunId
 from crewlog.state.fold import fold
-from crewlog.state.journal import JournalEntry
+from crewlog.state.journal import JournalEntry, RunMerged
 from crewlog.state.model import CrewState
 
 from .crew import LOCAL, Expected
@@ -106,7 +106,7 @@ def audit(evidence: Evidence, expected: Expected, *, may_ask: frozenset[str] = U
     wrong: list[str] = []
     wrong += _end(evidence, found)
     wrong += _steps(evidence, expected, found)
-    wrong += _results(evidence, found)
+    wrong += check_results(evidence, found)
     wrong += _effects(evidence, expected, found)
     wrong += _fold(evidence, found)
     wrong += _questions(evidence, may_ask, found)
@@ -145,7 +145,7 @@ def _steps(evidence: Evidence, expected: Expected, found: Findings) -> Iterator[
             yield f"{what}, and nobody expected it: {', '.join(strange)}"
 
 
-def _results(evidence: Evidence, found: Findings) -> Iterator[str]:
+def check_results(evidence: Evidence, found: Findings) -> Iterator[str]:
     """Every result that the server took is applied once, and nothing else is."""
     applied = Counter(
         (str(e.step), int(e.call))
@@ -241,15 +241,19 @@ def _keys(evidence: Evidence) -> Iterator[str]:
 
 
 def _fold(evidence: Evidence, found: Findings) -> Iterator[str]:
-    wrong = list(_fold_differences(evidence))
+    wrong = list(fold_differences(evidence))
     found.folds_unequal = int(bool(wrong))
     yield from wrong
 
 
-def _fold_differences(evidence: Evidence) -> Iterator[str]:
+def fold_differences(evidence: Evidence) -> Iterator[str]:
+    """Where the journal has a gap, or folds to another state than those that others hold."""
     state = CrewState(run=RunId(evidence.run))
-    for number, (position, entry) in enumerate(evidence.journal, 1):
-        if position != number:
+    for position, entry in evidence.journal:
+        before = state.position
+        if isinstance(entry, RunMerged):  # it is behind the positions of both journals
+            before = max(before, position - 1)
+        if position != before + 1:
             yield f"the journal has a gap before {position}"
             return
         state = fold(state, entry)

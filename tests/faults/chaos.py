@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from crewlog.temporal_service.sdk_workarounds import end_process
 from faults.crew import make_crew
 from faults.drill import Drill
+from faults.merges import MergeDrill, choose_steps
 from faults.report import Report, table, write
 from faults.scenarios import (
     Faults,
@@ -36,7 +37,7 @@ from faults.stand import Stand, make_stand
 from faults.victims import cluster
 from faults.writers import write_in_parallel
 
-SCENARIOS = ("workers", "frozen", "server", "postgres", "store", "writers")
+SCENARIOS = ("workers", "frozen", "server", "postgres", "store", "writers", "merges")
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -68,6 +69,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--away-minutes", type=float, default=5.0, help="how long it is away")
     parser.add_argument("--pairs", type=int, default=1000, help="pairs of writes to one log")
+    parser.add_argument("--merges", type=int, default=100, help="run merges, each with a SIGKILL")
     parser.add_argument("--limit", type=float, default=60.0, help="minutes until a run is lost")
     parser.add_argument("--report", type=Path, help="a file for the report, as JSON")
     parser.add_argument(
@@ -102,6 +104,9 @@ async def perform(scenario: str, given: argparse.Namespace) -> Report:
         if scenario == "writers":
             report = await write_in_parallel(stand, scenario, given.pairs, given.limit * 60)
             report.seed = given.seed
+        elif scenario == "merges":
+            steps = choose_steps(given.merges)
+            report = await MergeDrill(stand, scenario, given.seed, steps, tell=say).perform()
         else:
             drill = Drill(
                 stand,

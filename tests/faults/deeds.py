@@ -14,6 +14,8 @@ from .worker import here, what_of
 
 _LONGEST = 60
 """Milliseconds that a tool takes before and after its effect, at most."""
+_RELEASE_INTERVAL = 0.05
+"""Seconds between two reads of the ledger by a tool that waits."""
 
 
 def _pause(item: str, part: str) -> float:
@@ -62,6 +64,17 @@ def deposit(item: str) -> str:
     _end()
     # The answer is that of a good service: the same for the same key, whether it was new or not.
     return f"deposited {item}" if new or item else item
+
+
+async def hold(item: str) -> str:
+    """Deposits once the driver releases the item, through a service that takes idempotency keys."""
+    _begin(item)
+    run, key = current_call().run, current_call().key
+    while not here().ledger.is_released(run, item):  # noqa: ASYNC110 - another process does
+        await asyncio.sleep(_RELEASE_INTERVAL)
+    here().ledger.deposit(run, item, key)
+    _end()
+    return f"held {item}"
 
 
 async def send(item: str) -> str:

@@ -30,6 +30,7 @@ CREATE TABLE calls (
     run TEXT, execution TEXT, activity TEXT, attempt INTEGER, name TEXT, event TEXT,
     pid INTEGER, at REAL
 );
+CREATE TABLE releases (run TEXT, item TEXT);
 CREATE TABLE halts (point TEXT, action TEXT, run TEXT, what TEXT, pid INTEGER, at REAL);
 """
 _PATIENCE = 60.0
@@ -145,6 +146,13 @@ class Ledger:
     def send(self, run: str, item: str, key: str) -> None:
         """A service that knows no keys: whoever calls twice has done it twice."""
         self._insert("deeds", run, item, key, os.getpid(), time.time())
+
+    def release(self, run: str, item: str) -> None:
+        """Lets the tool call of an item end that waits for this."""
+        self._insert("releases", run, item)
+
+    def is_released(self, run: str, item: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM releases WHERE (run, item) = (?, ?)", [run, item]))
 
     # -- what workers note -------------------------------------------------------------------
 

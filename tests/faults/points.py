@@ -52,6 +52,40 @@ scheduled, and while it continues as new.
 """
 
 
+MERGE_POINTS = (
+    "preview_merge.begin",
+    "preview_merge.end",
+    "MergeRequested.before",
+    "MergeRequested.after",
+    "ask_other_run.begin",
+    "request_merge.received",
+    "read_other_run.begin",
+    "read_other_run.end",
+    "MergeAccepted.before",
+    "MergeAccepted.after",
+    "MergeFrozen.before",
+    "MergeFrozen.after",
+    "ask_other_run.end",
+    "prepare_merge.begin",
+    "prepare_merge.end",
+    "RunMerged.before",
+    "RunMerged.after",
+    "notification.before",
+    "notification.after",
+    "notify_merge.received",
+    "RunEndedByMerge.before",
+    "RunEndedByMerge.after",
+    "MergeFailed.before",
+    "MergeFailed.after",
+)
+"""The points of a run merge, in about the order in which the two runs pass them.
+
+`KIND.before` and `KIND.after` are around the store's write of that entry, `preview_merge.*` around
+the check of the command, `notification.*` around the signal that confirms the outcome; `*.received`
+is inside of the workflow task that handles the update, or the signal.
+"""
+
+
 @dataclass(frozen=True)
 class _Taken:
     action: Action
@@ -71,7 +105,8 @@ class Points:
         self._taken = directory / "taken"
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._mine: dict[str, _Taken] = {}
+        self._mine: dict[tuple[str, str], _Taken] = {}
+        """What this worker has taken, by point and run; of any run, by an empty one."""
         self._number = 0
 
     # -- the driver --------------------------------------------------------------------------
@@ -80,18 +115,27 @@ class Points:
         self._open.mkdir(parents=True)
         self._taken.mkdir()
 
-    def order(self, point: str, action: Action = "kill", passage: int = 1) -> None:
-        """Lets the next worker that passes `point` stop at its Nth passage."""
-        assert point in POINTS, point
+    def order(self, point: str, action: Action = "kill", passage: int = 1, run: str = "") -> None:
+        """Lets the next worker that passes `point` stop at its Nth passage.
+
+        Args:
+            point: The point.
+            action: How it stops.
+            passage: Which passage.
+            run: Only passages for this run count; empty: those for any run.
+        """
+        assert point in POINTS + MERGE_POINTS, point
         self._number += 1
         hidden = self._taken / f".{self._number}"
         hidden.write_text(f"{action} {passage}")
-        hidden.rename(self._open / f"{point}@{self._number}")
+        hidden.rename(self._open / f"{point}@{self._number}@{run}")
 
-    def withdraw(self) -> int:
-        """Takes back what nobody has taken; how many that were."""
+    def withdraw(self, run: str = "") -> int:
+        """Takes back what nobody has taken, of one run or of all; how many that were."""
         count = 0
         for path in self._open.iterdir():
+            if run and not path.name.endswith(f"@{run}"):
+                continue
             with suppress(FileNotFoundError):  # a worker was faster
                 path.unlink()
                 count += 1
@@ -113,23 +157,29 @@ class Points:
     def reach(self, point: str, run: str = "", what: str = "") -> None:
         """Passes a point; where it is ordered, the process stops here."""
         with self._lock:
-            self._take(point)
-            taken = self._mine.get(point)
-            if taken is None:
-                return
-            if taken.left > 1:
-                self._mine[point] = _Taken(taken.action, taken.left - 1)
-                return
-            del self._mine[point]
-            self._ledger.halt(point, taken.action, run, what)
-            os.kill(os.getpid(), signal.SIGKILL if taken.action == "kill" else signal.SIGSTOP)
+            self._take(point, run)
+            for key in dict.fromkeys(((point, run), (point, ""))):
+                self._pass(key, run, what)
 
-    def _take(self, point: str) -> None:
+    def _pass(self, key: tuple[str, str], run: str, what: str) -> None:
+        taken = self._mine.get(key)
+        if taken is None:
+            return
+        if taken.left > 1:
+            self._mine[key] = _Taken(taken.action, taken.left - 1)
+            return
+        del self._mine[key]
+        self._ledger.halt(key[0], taken.action, run, what)
+        os.kill(os.getpid(), signal.SIGKILL if taken.action == "kill" else signal.SIGSTOP)
+
+    def _take(self, point: str, run: str) -> None:
         for name in os.listdir(self._open):  # noqa: PTH208 - this is passed very often
-            if name.partition("@")[0] != point or point in self._mine:
+            ordered, _, only = name.split("@", 2)
+            key = (point, only)
+            if ordered != point or only not in ("", run) or key in self._mine:
                 continue
             target = self._taken / f"{name}.{os.getpid()}"
             with suppress(FileNotFoundError):  # another worker was faster
                 (self._open / name).rename(target)
                 action, passage = target.read_text().split()
-                self._mine[point] = _Taken("kill" if action == "kill" else "freeze", int(passage))
+                self._mine[key] = _Taken("kill" if action == "kill" else "freeze", int(passage))

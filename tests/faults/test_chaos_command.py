@@ -28,7 +28,7 @@ def test_the_help_has_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert "None" not in told
 
 
-@pytest.mark.parametrize(("words", "tables"), [(["--scenario", "workers"], 1), ([], 7)])
+@pytest.mark.parametrize(("words", "tables"), [(["--scenario", "workers"], 1), ([], 8)])
 async def test_one_scenario_has_one_table(
     words: list[str],
     tables: int,

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from crewlog.dev.supervisor import Supervisor
 
+from .audit import Findings
 from .crew import FaultCrew, make_crew
 from .drill import Drill
+from .merges import MergeDrill, MergeEvidence, audit_merge, choose_steps
 from .report import Report
 from .scenarios import Faults, freeze_workers, kill_workers, restart, restart_postgres, take_away
 from .stand import Stand
@@ -46,6 +51,42 @@ async def test_workers_are_killed(stand: Stand) -> None:
     report = await perform(stand, "workers", kill_workers(6, POINTS), runs=5)
     assert report.faults.total() >= 6
     assert sum(n for fault, n in report.faults.items() if fault != "kill anywhere") >= 1
+
+
+async def test_workers_are_killed_while_runs_merge(stand: Stand) -> None:
+    """Six merges; `make chaos` has a hundred."""
+    steps = choose_steps(6)
+    drill = MergeDrill(stand, "merges", 1, steps)
+    report = await drill.perform()
+    assert not report.all_violations, "\n".join(report.all_violations)
+    assert report.notes["with their own kill"] == len(steps)
+    merged, failed = "merged", "failed with CommandRejected"
+    assert report.notes["outcomes"].keys() == {merged, failed}
+    for found in drill.evidence:
+        for name, changed in changed_evidence(found):
+            assert audit_merge(changed, Findings()), name
+
+
+def changed_evidence(found: MergeEvidence) -> Iterator[tuple[str, MergeEvidence]]:
+    """The evidence of a merge with one thing lost, doubled or wrong."""
+    coordinator, merged = found.coordinator, found.merged
+    yield "an event is not shown", replace(found, log=found.log[1:])
+    yield "an event is shown twice", replace(found, log=[*found.log, found.log[0]])
+    yield "a turn is not shown", replace(found, trace=Counter(dict(found.trace, **{"dan#1": 0})))
+    yield "a message is lost", replace(found, messages=[*found.messages, "lost"])
+    yield "a turn is lost", replace(found, turns={**found.turns, "eve": found.turns["eve"] + 1})
+    yield "no run has the agents", replace(found, agents={})
+    yield "a run hangs", replace(found, merged=replace(merged, ended="running"))
+    both = replace(coordinator, deposits=[*coordinator.deposits, *coordinator.deposits])
+    yield "an effect is doubled", replace(found, coordinator=both)
+    for kind in ("RunMerged", "RunEndedByMerge", "MergeFailed", "MessageAdded", "StepCompleted"):
+        for side, each in (("coordinator", coordinator), ("merged", merged)):
+            rows = [row for row in each.journal if row[1].kind == kind][:1]
+            if rows:
+                more = replace(each, journal=[*each.journal, *rows])
+                less = replace(each, journal=[row for row in each.journal if row not in rows])
+                yield f"{kind} twice at the {side} run", replace(found, **{side: more})
+                yield f"no {kind} at the {side} run", replace(found, **{side: less})
 
 
 async def test_workers_are_frozen_past_their_heartbeat(stand: Stand) -> None:

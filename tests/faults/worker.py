@@ -31,6 +31,8 @@ from temporalio.worker import (
     ContinueAsNewInput,
     ExecuteActivityInput,
     ExecuteWorkflowInput,
+    HandleSignalInput,
+    HandleUpdateInput,
     Interceptor,
     StartActivityInput,
     WorkflowInboundInterceptor,
@@ -44,19 +46,23 @@ from temporalio.worker._worker import load_default_build_id
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.payload_storage.converter import data_converter
+from crewlog.state.calls import PrepareMerge
 from crewlog.state.journal import Batch
 from crewlog.store import PostgresStore
 from crewlog.store.protocol import Snapshot
 from crewlog.temporal_service.sdk_workarounds import end_process
+from crewlog.wire import NOTIFY_MERGE, REQUEST_MERGE
 from crewlog.workers.process import configure_logging
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import run_until, running_worker
 
 from .ledger import Ledger
-from .points import POINTS, Points
+from .points import MERGE_POINTS, Points
 
 LEDGER, ORDERS = "FAULTS_LEDGER", "FAULTS_ORDERS"
 """The environment variables with the ledger's file and the directory of the points' orders."""
+PREVIEW_MERGE = "preview_merge"
+"""The label of the activity `prepare_merge` while it only checks a command."""
 CALLS_QUEUE = "FAULTS_CALLS_QUEUE"
 """The environment variable with a second queue, of which the worker takes the activities."""
 _EARLY = (
@@ -103,9 +109,13 @@ class StoreAtPoints(PostgresStore):
         *,
         execution: str = "",
     ) -> int:
-        _pass("append.before")
+        kinds = [str(entry.get("kind")) for entry in batch.entries]
+        merge_kinds = [kind for kind in kinds if f"{kind}.before" in MERGE_POINTS]
+        for point in ("append", *merge_kinds):
+            _pass(f"{point}.before")
         ruled = await super().append(run, batch, bodies, execution=execution)
-        _pass("append.after")
+        for point in ("append", *merge_kinds):
+            _pass(f"{point}.after")
         return ruled
 
     async def claim(
@@ -143,7 +153,16 @@ def what_of(info: activity.Info) -> str:
 
 
 class AtPoints(temporalio.client.Interceptor, Interceptor):
-    """Points around activities and in workflow tasks; given to the client, which hands it on."""
+    """Points around activities, around merge notifications and in workflow tasks.
+
+    It is given to the client, which hands it on to the worker.
+    """
+
+    def intercept_client(
+        self,
+        next: temporalio.client.OutboundInterceptor,  # noqa: A002 - Temporal's own name
+    ) -> temporalio.client.OutboundInterceptor:
+        return _ClientCalls(super().intercept_client(next))
 
     def intercept_activity(
         self,
@@ -158,17 +177,28 @@ class AtPoints(temporalio.client.Interceptor, Interceptor):
         return _Workflows
 
 
+class _ClientCalls(temporalio.client.OutboundInterceptor):
+    async def signal_workflow(self, input: temporalio.client.SignalWorkflowInput) -> None:
+        if input.signal != NOTIFY_MERGE:
+            await super().signal_workflow(input)
+            return
+        _pass("notification.before")
+        await super().signal_workflow(input)
+        _pass("notification.after")
+
+
 class _Activities(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
         run, name = info.workflow_id or "", info.activity_type
         call = (run, info.workflow_run_id or "", info.activity_id, info.attempt, name)
         here().ledger.call(*call, "begin")
+        task = next(iter(input.args), None)
+        label = PREVIEW_MERGE if isinstance(task, PrepareMerge) and task.decide else name
         try:
-            if f"{name}.begin" in POINTS:
-                _pass(f"{name}.begin")
+            _pass(f"{label}.begin")
             result = await super().execute_activity(input)
-            _pass(f"{name}.end")
+            _pass(f"{label}.end")
         except BaseException:
             here().ledger.call(*call, "raise")
             raise
@@ -184,6 +214,16 @@ class _Workflows(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         _in_task("task.begins")
         return await super().execute_workflow(input)
+
+    async def handle_signal(self, input: HandleSignalInput) -> None:
+        if input.signal == NOTIFY_MERGE:
+            _in_task("notify_merge.received")
+        await super().handle_signal(input)
+
+    async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
+        if input.update == REQUEST_MERGE:
+            _in_task("request_merge.received")
+        return await super().handle_update_handler(input)
 
 
 class _Outbound(WorkflowOutboundInterceptor):

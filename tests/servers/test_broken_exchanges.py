@@ -17,7 +17,7 @@ import pytest
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_loader import Tool, ToolLoader
 from crewlog.activities.tool_node import ToolRunner
-from crewlog.definition.model import ToolDefinition
+from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import OutcomeUnknown, ToolFailed
 from crewlog.ids import ToolName
@@ -126,7 +126,8 @@ async def made(url: str, repeat: str) -> tuple[ToolLoader, Tool]:
         {"run": "mcp:s/do", "approved": digest, "retry": repeat}
     )
     servers = {"s": McpServer(url=url)}
-    return registry, await registry.load(ToolName("do"), definition, servers, for_call=True)
+    crew = CrewDefinition.model_construct(tools={"do": definition}, mcp=servers)
+    return registry, await registry.load(ToolName("do"), crew, for_call=True)
 
 
 async def call(tool: Tool, folder: Path, how: str) -> str:

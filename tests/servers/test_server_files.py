@@ -10,7 +10,7 @@ from crewlog.activities.files import Files
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_loader import ToolLoader
 from crewlog.activities.tool_node import ToolRunner
-from crewlog.definition.model import ToolDefinition
+from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.ids import ToolName
 from crewlog.message_files import files_of
@@ -31,7 +31,8 @@ async def test_files_of_a_server_are_kept_by_their_hashes(tmp_path: Path) -> Non
         said = await mcp._sessions.of("s", server).list_tools()
         await store.approve_tool(server.source, "draw", said["draw"].hash, "me", 1, "any")
         definition = ToolDefinition.model_validate({"run": "mcp:s/draw"})
-        tool = await registry.load(ToolName("draw"), definition, {"s": server}, for_call=True)
+        crew = CrewDefinition.model_construct(tools={"draw": definition}, mcp={"s": server})
+        tool = await registry.load(ToolName("draw"), crew, for_call=True)
         call: Any = {"run": "r", "step": "a#1", "call": 1, "key": "r/a#1/1", "agent": "a"}
         with calling(ToolCall(**call, id="c", tool=ToolName("draw"), workspace=tmp_path)):
             message = (await ToolRunner().run(tool, "c", {}, {})).message

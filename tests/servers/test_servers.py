@@ -20,6 +20,7 @@ from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.mcp_tools import McpTools
+from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.tool_calls import ToolCalls
 from crewlog.activities.tool_loader import Tool, ToolLoader
 from crewlog.activities.tool_node import ToolRunner
@@ -58,14 +59,12 @@ class Kit:
         self.policy: Policy | None = None
 
     async def ready(self, tool: str, *, for_call: bool = True, **more: Any) -> Tool:
+        name = ToolName(f"s_{tool}")
         definition = ToolDefinition.model_validate({"run": f"mcp:s/{tool}", **more})
-        return await self.registry.load(
-            ToolName(f"s_{tool}"),
-            definition,
-            self.servers,
-            for_call=for_call,
-            policy=self.policy,
+        crew = CrewDefinition.model_construct(
+            tools={name: definition}, mcp=self.servers, policy=self.policy
         )
+        return await self.registry.load(name, crew, for_call=for_call)
 
     async def approve(self, *tools: str) -> None:
         server = self.servers["s"]
@@ -160,7 +159,8 @@ async def test_arguments_that_people_edit_are_checked_against_a_server_s_tool(
     crew = await kit.store.put_definition(CrewDefinition.from_json(given).to_json())
     store = kit.store
     definitions, hydrator = Definitions(store), Hydrator(store)
-    calls = ToolCalls(store, definitions, hydrator, kit.registry, BuiltInTools(), tmp_path)
+    built_in = BuiltInTools(MemoryTools(store))
+    calls = ToolCalls(store, definitions, hydrator, kit.registry, built_in, tmp_path)
     for args, fault in [({"a": 1, "b": 2}, ""), ({"a": 1, "b": 101}, "b: 101 is greater")]:
         task = CheckArguments(definition=crew, tool=ToolName("s_add"), args=args)
         found = await calls.check_arguments(task)
@@ -297,9 +297,9 @@ async def test_what_is_not_there(kit: Kit) -> None:
     kit.servers = {}
     with pytest.raises(ToolMissing, match="there is no MCP server 's'"):
         await kit.ready("add")
-    definition = ToolDefinition(run="mcp:s/add")
+    crew = CrewDefinition.model_construct(tools={"add": ToolDefinition(run="mcp:s/add")})
     with pytest.raises(ToolMissing, match="uses no MCP server"):
-        await ToolLoader().load(ToolName("add"), definition, {})
+        await ToolLoader().load(ToolName("add"), crew)
 
 
 def answers(port: int) -> bool:

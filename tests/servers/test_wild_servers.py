@@ -18,7 +18,7 @@ from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_loader import Tool, ToolLoader
 from crewlog.activities.tool_node import ToolRunner
 from crewlog.definition.load import load_data
-from crewlog.definition.model import ToolDefinition
+from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import InvalidDefinition, OutcomeUnknown, ToolFailed, ToolMissing
 from crewlog.ids import ToolName
@@ -56,7 +56,8 @@ async def wild(
     definition = ToolDefinition.model_validate({"run": "mcp:s/do", **more})
 
     async def ready() -> Tool:
-        return await registry.load(ToolName("do"), definition, {"s": server}, for_call=True)
+        crew = CrewDefinition.model_construct(tools={"do": definition}, mcp={"s": server})
+        return await registry.load(ToolName("do"), crew, for_call=True)
 
     try:
         yield registry, server, ready

@@ -504,7 +504,11 @@ class World:
         """The read in flight fails."""
         read, run.read = run.read, None
         if read is not None and read.update is not None:
-            self.reply(run, read.update, Refusal("it cannot read the other run", may_retry=True))
+            self.reply(
+                run,
+                read.update,
+                Refusal("it cannot read the state of the other run", may_retry=True),
+            )
 
     def next_read_at(self, run: Run) -> int | None:
         """When the timer of a merge fires."""

@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities import restore
 from crewlog.activities.crew_activities import CrewActivities
-from crewlog.activities.server import EndedRun, Server
+from crewlog.activities.server import Server
 from crewlog.client.rebuild import _came_home
 from crewlog.definition.creatures import creatures_of, elsewhere
 from crewlog.definition.load import load_data
@@ -102,9 +102,9 @@ class Family:
         family = self
 
         class Ended(Server):
-            async def find_ended_run(self, run: RunId) -> EndedRun | None:
+            async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
                 last = family.lasts.get(run)
-                return None if run in family.open else EndedRun((last,) if last else ())
+                return None if run in family.open else (last,) if last else ()
 
         return Ended()
 
@@ -416,6 +416,27 @@ async def test_a_rebuild_makes_the_claims_that_a_journal_tells(family: Family) -
     state = await load_state(store, family.part)
     with pytest.raises(UsageError, match=r"continues cid and dan of"):
         await load_reopen_state(store, family.part, state)  # as a client looks
+
+
+async def test_a_client_refuses_agents_that_an_open_run_has_claimed(family: Family) -> None:
+    """The claim is stored before the run stores that it continues the agents."""
+    store, part = family.store, family.part
+    end = await load_state(store, part)
+    lookup = family.server().find_last_executions
+    made = await family.asks_home()
+    with pytest.raises(UsageError, match=rf"{family.run}.* is about to continue cid and dan of"):
+        await load_reopen_state(store, part, end, lookup)
+    await family.goes_home(made)
+    with pytest.raises(UsageError, match=r"continues cid and dan of"):
+        await load_reopen_state(store, part, end, lookup)
+
+
+async def test_a_client_ignores_a_claim_whose_run_ended_without_an_entry(family: Family) -> None:
+    store, part = family.store, family.part
+    await family.asks_home()
+    family.dies(family.run)
+    lookup = family.server().find_last_executions
+    await load_reopen_state(store, part, await load_state(store, part), lookup)
 
 
 async def test_a_part_that_has_not_begun_waits_and_begins_no_more(

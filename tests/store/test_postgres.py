@@ -311,6 +311,36 @@ async def test_tables_that_were_dropped_are_made_again(
     await store.close()
 
 
+@pytest.mark.parametrize("change", ["edited", "without hashes"])
+async def test_a_database_of_another_build_is_refused(postgres_dsn: str, change: str) -> None:
+    url = await new_database(postgres_dsn)
+    await (await PostgresStore.connect(url)).close()
+    connection: Any = await asyncpg.connect(url)
+    await connection.execute(
+        "UPDATE crewlog.schema_migrations SET hash = 'another'"
+        if change == "edited"
+        else "ALTER TABLE crewlog.schema_migrations DROP COLUMN hash"
+    )
+    first = migrations()[0]
+    with pytest.raises(StoreUnavailable, match=rf"migration 1 \({first.name}\) has other") as told:
+        await PostgresStore.connect(url)
+    assert url.rpartition("/")[2].partition("?")[0] in told.value.place
+    folder = await connection.fetchval("SELECT current_setting('crewlog.data', true)")
+    assert f"delete the directory {folder}" in told.value.remedy
+    later = [*migrations(), Migration(migrations()[-1].version + 1, "more", "SELECT 1")]
+    with pytest.raises(StoreUnavailable, match="made by another build"):
+        await migrate(connection, later)
+    await connection.execute("DROP SCHEMA crewlog CASCADE")
+    await (await PostgresStore.connect(url)).close()
+    await connection.close()
+
+
+def test_comments_and_white_space_do_not_change_a_migration() -> None:
+    one = Migration(1, "one", "CREATE TABLE a (n int); -- numbers\n\n  SELECT 1;")
+    same = Migration(1, "one", "-- a table\nCREATE TABLE a (n int);\nSELECT 1;")
+    assert one.hash == same.hash != Migration(1, "one", "CREATE TABLE a (n text);").hash
+
+
 async def test_a_failing_migration_leaves_nothing(connection: Any) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         await migrate(connection, [ONE, Migration(2, "bad", "INSERT INTO crewlog.none VALUES (1)")])

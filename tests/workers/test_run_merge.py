@@ -14,12 +14,15 @@ from unittest import mock
 import pytest
 from temporalio import activity
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.activities import run_merge
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
 from crewlog.errors import (
+    ChangeConflict,
     CommandConflict,
     CommandRejected,
     ComponentConflict,
@@ -38,8 +41,9 @@ from crewlog.state.calls import (
 from crewlog.state.model import CommandOutcome
 from crewlog.store import Store
 from crewlog.testing import scripted
-from crewlog.wire import NOTIFY_MERGE, WORKFLOW_TYPE
+from crewlog.wire import CLOSING, NOTIFY_MERGE, REQUEST_MERGE, WORKFLOW_TYPE
 from crewlog.workers.temporal_server import TemporalServer
+from crewlog.workflows.run_merge import MAX_REQUESTS
 from shared import LIMIT, Lab
 
 LOCAL = "core_local_activity"
@@ -167,6 +171,80 @@ class Endless:
             return await found(*given, **more)
 
         return asked
+
+
+class Unreadable:
+    """A store that is away for reads of other runs."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.away = True
+
+    def __getattr__(self, name: str) -> Any:
+        found: Callable[..., Any] = getattr(self._inner, name)
+
+        async def asked(*given: Any, **more: Any) -> Any:
+            here = activity.in_activity() and activity.info().activity_type == READ_OTHER_RUN
+            if self.away and here:
+                raise StoreUnavailable("nobody answers", place="the store")
+            return await found(*given, **more)
+
+        return asked
+
+
+async def accepted_updates(lab: Lab, run: Run) -> int:
+    history = await lab.client.temporal.get_workflow_handle(run.id).fetch_history()
+    name = "workflow_execution_update_accepted_event_attributes"
+    return sum(event.HasField(name) for event in history.events)
+
+
+async def test_few_requests_wait_and_the_others_are_sent_again(lab: Lab) -> None:
+    store = Unreadable(lab.store)
+    lab.store = cast("Store", store)
+    async with lab.worker():
+        run = await lab.start(quiet("ann", "x"), "")
+        await run.wait_until(lambda view: view.is_idle, LIMIT)
+        handle = lab.client.temporal.get_workflow_handle(run.id)
+
+        async def ask(number: int) -> dict[str, Any]:
+            content = {"merge": f"other-{number}/tie", "run": f"other-{number}", "request": {}}
+            answer: dict[str, Any] = await handle.execute_update(REQUEST_MERGE, content)
+            return answer
+
+        asks = [asyncio.create_task(ask(number)) for number in range(MAX_REQUESTS)]
+        async with asyncio.timeout(LIMIT):
+            while await accepted_updates(lab, run) < MAX_REQUESTS:  # noqa: ASYNC110 - a history
+                await asyncio.sleep(0.05)
+        with pytest.raises(WorkflowUpdateFailedError) as full:
+            await ask(MAX_REQUESTS)
+        assert isinstance(full.value.cause, ApplicationError)
+        assert full.value.cause.type == CLOSING, "the activity that asks sends such an update again"
+        store.away = False
+        for answer in [*await asyncio.gather(*asks), await ask(MAX_REQUESTS)]:
+            assert "has no such request" in answer["refused"]
+        await run.stop()
+        await run.result(LIMIT)
+
+
+async def test_a_run_refuses_what_it_cannot_read(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise ValueError("a damaged row")
+
+    async with lab.worker():
+        one, two = await at_rest(lab)
+        with monkeypatch.context() as patch:
+            patch.setattr(run_merge.RunMerges, "read_other_run", fail)
+            with pytest.raises(ChangeConflict) as refused:
+                await one.change(operations=[tied_to(two)], id="tie", by="test")
+        told = f"'{two.id}' cannot read the state of '{one.id}': "
+        assert told in str(refused.value)
+        assert "a damaged row" in str(refused.value)
+        for each in (one, two):
+            assert (await each.state()).pending_merge is None
+        await one.change(operations=[tied_to(two)], id="again", by="test")
+        assert (await two.result(LIMIT)).surviving_run == one.id
+        await one.stop()
+        await one.result(LIMIT)
 
 
 async def at_rest(lab: Lab) -> tuple[Run, Run]:

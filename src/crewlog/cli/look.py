@@ -286,7 +286,7 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
         if after:
             first = (await run.journal(0, 1)).entries
             start = first[0].data.get("at", 0) if first else 0
-        events = _with_merged_runs(run, after)
+        events = read_with_merged_runs(run, after)
         printed = 0
         async for of, item in events:
             start = start or item.data.get("at", 0)
@@ -302,13 +302,13 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
     return exits.OK
 
 
-async def _with_merged_runs(run: Run, after: int = 0) -> AsyncIterator[tuple[str, EntryView]]:
+async def read_with_merged_runs(run: Run, after: int = 0) -> AsyncIterator[tuple[str, EntryView]]:
     """The journal of a run after a position; before each merge, the journal of the merged run."""
     while True:
         page = await run.journal(after, 500)
         for item in page.entries:
             if item.data.get("kind") == "RunMerged":
-                async for each in _with_merged_runs(run.sibling(item.data["merged_run"])):
+                async for each in read_with_merged_runs(run.sibling(item.data["merged_run"])):
                     yield each
             yield run.id, item
         if not page.entries or page.entries[-1].position >= page.position:

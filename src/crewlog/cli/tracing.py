@@ -71,14 +71,15 @@ async def _trace(
     async with connected(screen, both=True) as client:
         if other is not None:
             one, two = await asyncio.gather(
-                _look(client, run_id, step, whole=True), _look(client, other, step, whole=True)
+                load_trace(client, run_id, step, whole=True),
+                load_trace(client, other, step, whole=True),
             )
             if as_json:
                 screen.document(trace_diff(one.trace, two.trace).model_dump(mode="json"))
             else:
                 show_parting(screen, one, two, full=full)
             return exits.OK
-        found = await _look(client, run_id, step, changes=changes)
+        found = await load_trace(client, run_id, step, changes=changes)
         if full:
             found.bodies = await _bodies(client, found.trace)
             for call in (call for each in found.trace.all_steps() for call in each.calls):
@@ -90,7 +91,7 @@ async def _trace(
     return exits.OK
 
 
-async def _look(
+async def load_trace(
     client: Client,
     target: str,
     step: str | None,
@@ -119,7 +120,7 @@ async def _look(
     found.pending = tuple(sight.pending)
     for _, entry in entries:
         if isinstance(entry, RunMerged) and step is None:
-            part = await _look(client, entry.merged_run, step, changes=changes)
+            part = await load_trace(client, entry.merged_run, step, changes=changes)
             found.merged_runs.append(part.trace)
     if changes:
         changed = changes_by_step(RunId(run_id), entries)

@@ -33,6 +33,7 @@ from crewlog.errors import (
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, load_reopen_state
+from crewlog.store.claims import EndedExecutions
 from crewlog.store.deletion import pending_fork_error
 from crewlog.store.missing_rows import missing_rows_error
 from crewlog.store.protocol import PendingFork, RunRow, Store
@@ -197,6 +198,7 @@ async def reopen(
     *,
     by: str,
     execution_timeout: timedelta | None,
+    ended_executions: EndedExecutions,
     recipe: Written | None = None,
     reason: str = "",
 ) -> RunId:
@@ -221,7 +223,7 @@ async def reopen(
             await _check_never_began(session, store, run, start)
             start = start.model_copy(update={"by": by})
             return await begin(session, run, "", start, execution_timeout, again=True)
-        await load_reopen_state(store, run, await load_last_state(store, run))
+        await load_reopen_state(store, run, await load_last_state(store, run), ended_executions)
         if row is not None:
             crew = row.crew
             if from_ == "recipe":

@@ -534,7 +534,7 @@ class Run(ByHand, Authority, Talking):
         store = await self._session.store()
         if await self._is_closed():
             _, state = await load_reopen_state(
-                store, self.id, await load_last_state(store, self.id)
+                store, self.id, await load_last_state(store, self.id), self._has_ended
             )
         else:
             try:
@@ -590,6 +590,7 @@ class Run(ByHand, Authority, Talking):
             from_,
             by=who,
             execution_timeout=execution_timeout,
+            ended_executions=self._has_ended,
             recipe=recipe,
             reason=reason,
         )

@@ -38,7 +38,7 @@ def with_attributes(original: T, **changed: object) -> T:
     Reason: for each payload of an activation the SDK copies the data converter and the external
         storage, to note where a payload is stored. `dataclasses.replace` makes both anew, with all
         their parts: a tenth of what a worker calls for a step.
-    Test: `tests/encryption/test_converter_copies.py`; the costs are those of `python -m tests.costs`.
+    Test: `tests/encryption/test_converter_copies.py`; its cost is that of `python -m tests.costs`.
     Report: `DataConverter._with_store_context` makes the payload converter, the failure converter
         and the map of drivers again for each payload. Expected: it keeps them.
     Needed until: `temporalio` keeps them.

@@ -25,6 +25,7 @@ from crewlog.state.restore import (
     ends_run,
     reopen_point,
 )
+from crewlog.store.claims import EndedExecutions
 from crewlog.store.journal_reader import load_state
 from crewlog.store.missing_rows import missing_rows_error
 from crewlog.store.protocol import CheckpointRow, JournalRow, Store
@@ -145,7 +146,7 @@ _ENDING = {*ENDED, "stopping"}
 
 
 async def load_reopen_state(
-    store: Store, run: RunId, end: CrewState
+    store: Store, run: RunId, end: CrewState, ended_executions: EndedExecutions | None = None
 ) -> tuple[ReopenPoint, CrewState]:
     """Returns the point from which an ended run continues, and its state there.
 
@@ -153,6 +154,7 @@ async def load_reopen_state(
         store: The store.
         run: The run.
         end: The last state of the run in the store.
+        ended_executions: See `check_claimable`.
 
     Raises:
         UsageError: the run is completed, or has no crew, or is frozen for a run merge whose outcome
@@ -173,7 +175,7 @@ async def load_reopen_state(
     state = fold_at_positions(await load_state(store, run, point.position), point.later_entries)
     if not state.definition:
         raise _no_crew_error(run)
-    await check_claimable(store, state, end)
+    await check_claimable(store, state, end, ended_executions)
     return point, state
 
 

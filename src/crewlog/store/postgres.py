@@ -95,8 +95,8 @@ class PostgresStore:
             allow_unreadable: Whether to open the store even if the cipher cannot decrypt its rows.
 
         Raises:
-            StoreUnavailable: the server does not answer or refuses, or a newer Crewlog has used
-                the database.
+            StoreUnavailable: the server does not answer or refuses, or another build of Crewlog
+                has made the schema.
             DecryptionFailed: it has plain rows, which are not accepted, or belongs to another
                 namespace.
             EncryptionKeyMissing: its rows are encrypted, and the process has no keys.
@@ -104,7 +104,7 @@ class PostgresStore:
         pool = await Pool.connect(dsn, max_size=max_size)
         try:
             async with pool.acquire() as connection:
-                await migrate(connection)
+                await migrate(connection, place=pool.place)
                 if not allow_unreadable:
                     await check_keys(connection, cipher or RowCipher(None, ""), pool.place)
         except BaseException:

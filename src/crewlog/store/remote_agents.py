@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from crewlog.definition.creatures import creatures_of
@@ -60,18 +60,33 @@ async def find_remote_agents(
     return RemoteAgents(runs, claimable)
 
 
-async def check_claimable(store: Store, state: CrewState, end_state: CrewState) -> None:
+async def check_claimable(
+    store: Store,
+    state: CrewState,
+    end_state: CrewState,
+    ended_executions: EndedExecutions | None = None,
+) -> None:
     """Checks that no other run continues the agents of a run that is to be reopened.
 
     Args:
         store: The store.
         state: The state that the run would continue from.
         end_state: Its state when it ended.
+        ended_executions: Returns the executions of a run if it has ended: an open run that has
+            claimed the agents is about to continue them. None: only recorded entries count.
 
     Raises:
-        UsageError: the run that they were split from was reopened from its recipe meanwhile.
+        UsageError: the run that they were split from was reopened from its recipe meanwhile, or is
+            about to be.
     """
-    await claim_agents(store, await claimable_agents(store, state, end_state), _assume_ended, None)
+
+    async def find_ended(run: RunId) -> Collection[str] | None:
+        # A claim of the run itself is of an execution that has ended.
+        if ended_executions is None or run == end_state.run:
+            return ()
+        return await ended_executions(run)
+
+    await claim_agents(store, await claimable_agents(store, state, end_state), find_ended, None)
 
 
 async def claimable_agents(
@@ -91,12 +106,6 @@ async def claimable_agents(
         if not any(each.run == end_state.run and each.by_merge for each in links):
             return []
     return [_claimed_agent(end_state, name) for name in creatures_of(await _crew(store, state))]
-
-
-async def _assume_ended(run: RunId) -> tuple[str, ...]:
-    """An `EndedExecutions` for which every run has ended: only what is recorded counts."""
-    del run
-    return ()
 
 
 async def _crew(store: Store, state: CrewState) -> CrewDefinition:

@@ -6,11 +6,14 @@ killed leaves nothing behind.
 
 A database whose tables were dropped counts as empty, even if `schema_migrations` or functions are
 left: the first migration replaces functions. `crewlog rebuild` restores the rows.
+
+The database has the hash of each migration. If a migration was edited since, the tables are not
+those of this version, and the database is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -23,44 +26,93 @@ _LOCK = 4_854_126_601_903_001
 
 
 async def migrate(
-    connection: PoolConnectionProxy[asyncpg.Record], known: Sequence[Migration] | None = None
+    connection: PoolConnectionProxy[asyncpg.Record],
+    known: Sequence[Migration] | None = None,
+    place: str = "",
 ) -> None:
     """Applies the migrations that the database lacks.
 
     Args:
         connection: A connection to the database.
         known: All migrations in order; by default those of this version.
+        place: The server and the database, for errors.
 
     Raises:
-        StoreUnavailable: the database has a migration that this version does not know.
+        StoreUnavailable: the database has a migration that this version does not know, or in which
+            it has other statements.
     """
     known = migrations() if known is None else known
-    if not _pending(await _applied(connection), known):
-        return  # the usual case costs one query and no lock
+    applied = await _applied(connection)
+    if not _pending(applied, known, place):
+        await _check_hashes(connection, applied, known, place)
+        return  # the usual case costs two queries and no lock
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
         applied = await _applied(connection)
+        await _check_hashes(connection, applied, known, place)
         if not applied:
             await _create_schema(connection)
-        for migration in _pending(applied, known):
+        for migration in _pending(applied, known, place):
             await connection.execute(migration.sql)
             await connection.execute(
-                "INSERT INTO crewlog.schema_migrations (version, name) VALUES ($1, $2)",
+                "INSERT INTO crewlog.schema_migrations (version, name, hash) VALUES ($1, $2, $3)",
                 migration.version,
                 migration.name,
+                migration.hash,
             )
 
 
-async def _applied(connection: PoolConnectionProxy[asyncpg.Record]) -> set[int]:
-    """The versions of the database; none if it was never migrated or its tables were dropped."""
+async def _applied(connection: PoolConnectionProxy[asyncpg.Record]) -> dict[int, str | None]:
+    """The versions of the database with their hashes.
+
+    None if it was never migrated or its tables were dropped. A database of a build that stored no
+    hashes has None for each.
+    """
     # Not `to_regclass`: it reads a cache, which may not have the table that another process has
     # committed while this one waited for the lock.
     rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'crewlog'")
     tables = {row["tablename"] for row in rows}
     if "schema_migrations" not in tables or len(tables) == 1:
-        return set()
-    rows = await connection.fetch("SELECT version FROM crewlog.schema_migrations")
-    return {row["version"] for row in rows}
+        return {}
+    rows = await connection.fetch(
+        "SELECT version, to_jsonb(each) ->> 'hash' AS hash FROM crewlog.schema_migrations AS each"
+    )
+    return {row["version"]: row["hash"] for row in rows}
+
+
+async def _check_hashes(
+    connection: PoolConnectionProxy[asyncpg.Record],
+    applied: Mapping[int, str | None],
+    known: Sequence[Migration],
+    place: str,
+) -> None:
+    """Checks that the database was migrated by the statements of this version.
+
+    Raises:
+        StoreUnavailable: it was not.
+    """
+    edited = next((m for m in known if applied.get(m.version, m.hash) != m.hash), None)
+    if edited is None:
+        return
+    # Only the local server has this setting.
+    folder = await connection.fetchval("SELECT current_setting('crewlog.data', true)")
+    if folder:
+        remedy = (
+            "Use the build that made it. Or, if its runs are not needed any more, stop the local "
+            f"services with `crewlog dev --stop`, and delete the directory {folder}."
+        )
+    else:
+        remedy = (
+            "Use the build that made it, or another database. Or, to lose its rows, drop it with "
+            "`DROP SCHEMA crewlog CASCADE`: `crewlog rebuild RUN` restores the rows of each run "
+            "whose history this build can read."
+        )
+    raise StoreUnavailable(
+        "the schema `crewlog` of the database was made by another build of Crewlog: its migration "
+        f"{edited.version} ({edited.name}) has other statements in this build",
+        place=place,
+        remedy=remedy,
+    )
 
 
 async def _create_schema(connection: PoolConnectionProxy[asyncpg.Record]) -> None:
@@ -72,18 +124,21 @@ async def _create_schema(connection: PoolConnectionProxy[asyncpg.Record]) -> Non
     await connection.execute(
         "DROP TABLE IF EXISTS crewlog.schema_migrations; "
         "CREATE TABLE crewlog.schema_migrations ("
-        "version integer PRIMARY KEY, name text NOT NULL, "
+        "version integer PRIMARY KEY, name text NOT NULL, hash text NOT NULL, "
         "applied_at timestamptz NOT NULL DEFAULT now())"
     )
 
 
-def _pending(applied: set[int], known: Sequence[Migration]) -> list[Migration]:
+def _pending(
+    applied: Mapping[int, str | None], known: Sequence[Migration], place: str
+) -> list[Migration]:
     """The migrations that are not applied yet, in order."""
     newest = known[-1].version
-    if unknown := applied - {migration.version for migration in known}:
+    if unknown := applied.keys() - {migration.version for migration in known}:
         raise StoreUnavailable(
             f"the database has schema version {max(unknown)}, and this version of Crewlog knows "
             f"{newest} as the newest",
+            place=place,
             remedy=(
                 "A newer Crewlog has used this database: update this one, or use another database."
             ),

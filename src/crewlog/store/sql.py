@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_COMMENT = re.compile(r"--[^\n]*")
 _MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
 
 
@@ -18,6 +20,12 @@ class Migration:
     version: int
     name: str
     sql: str
+
+    @property
+    def hash(self) -> str:
+        """The hash of the statements, without comments and white space."""
+        statements = " ".join(_COMMENT.sub("", self.sql).split())
+        return hashlib.sha256(statements.encode()).hexdigest()
 
 
 @cache
