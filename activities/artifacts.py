@@ -363,12 +363,10 @@ def with_refused_operations(
 def with_text(message: ToolMessage, text: str) -> ToolMessage:
     """Returns a tool message with more text."""
     content: Any = message.content
-    more = f"{content}\n\n{text}" if isinstance(content, str) else [*content, _block(text)]
-    return message.model_copy(update={"content": more})
-
-
-def _block(text: str) -> dict[str, str]:
-    return {"type": "text", "text": text}
+    if isinstance(content, str):
+        return message.model_copy(update={"content": f"{content}\n\n{text}"})
+    block = {"type": "text", "text": text}
+    return message.model_copy(update={"content": [*content, block]})
 
 
 def find_refused_operations(

@@ -28,7 +28,7 @@ from crewlog.definition.counting import as_counted
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere, where_they_are
 from crewlog.definition.difference import NOTHING, summary
-from crewlog.definition.findings import Finding, for_run
+from crewlog.definition.findings import for_run
 from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
@@ -196,7 +196,7 @@ class ChangePreparer:
             compared=ContentHash(compared or of),
             split_runs=split_runs,
             warnings=tuple(
-                for_run(_warning_text(each), task.run)
+                for_run(f"{each.message}\n    {each.remedy}", task.run)
                 for each in new_warnings(base, own, _parse_operations(task.operations), others)
             ),
             **more,
@@ -290,10 +290,6 @@ class ChangePreparer:
 def _with_engine_values(crew: CrewDefinition, base: CrewDefinition) -> CrewDefinition:
     """Returns a crew with the values of the live crew that only the engine sets."""
     return as_counted(where_they_are(crew, base), base)
-
-
-def _warning_text(warning: Finding) -> str:
-    return f"{warning.message}\n    {warning.remedy}"
 
 
 def _parse_operations(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:

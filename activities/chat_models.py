@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeGuard, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -185,8 +186,6 @@ class ModelFactory:
         try:
             if colon and name and (builder := _find_builder(prefix)) is not None:
                 return _with_openai_fixes(builder(name, settings, timeout))
-            if colon and name and prefix in PROVIDERS:
-                return _with_openai_fixes(make_provider_model(prefix, name, settings, timeout))
         except CrewlogError:
             raise
         except Exception as exc:
@@ -201,11 +200,13 @@ class ModelFactory:
 
 
 def _find_builder(prefix: str) -> Builder | None:
-    """Returns the builder of a prefix: a registered one, or one of an installed package."""
+    """Returns the builder of a prefix: registered, of an installed package, or of LangChain."""
     builder = _BUILDERS.get(prefix)
     if builder is None and prefix in installed_providers():
         installed: Builder = installed_providers()[prefix].load()
         return installed
+    if builder is None and prefix in PROVIDERS:
+        return partial(make_provider_model, prefix)
     return _import_object(builder) if isinstance(builder, str) else builder
 
 

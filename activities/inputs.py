@@ -102,15 +102,15 @@ class Inputs:
         values: Values = []
         for each in agent.inputs:
             if each.kind == "artifact":
-                artifact = artifacts.get(each.name)
-                value, is_set = getattr(artifact, "value", None), artifact is not None
+                if (artifact := artifacts.get(each.name)) is None:
+                    continue
+                value = artifact.value
             elif (input_ := by_source.get(each.from_)) is None:
                 continue
             else:
                 of_message = _is_message_source(each.from_, crew)
-                value, is_set = _value(input_, bodies, is_message_source=of_message), True
-            if is_set:
-                value, is_set = _select(each, value)
+                value = _value(input_, bodies, is_message_source=of_message)
+            value, is_set = _select(each, value)
             if is_set:
                 values.append((each, value))
         return values

@@ -177,7 +177,8 @@ class Summaries:
             owner = await self._store.claim(task.run, name, f"{caller}:{number}:{clock.now()}")
             attempt, _, started_at = owner.rpartition(":")
             if attempt != f"{caller}:{number}":
-                left = _seconds_left(int(started_at), clock.now())
+                passed = (clock.now() - int(started_at)) / 1000
+                left = min(SUMMING, max(0.0, SUMMING - passed))
                 if (found := await self._wait(task.run, key, number, left)) is not None:
                     return found
                 continue
@@ -225,7 +226,9 @@ class Summaries:
     ) -> _StoredSummary:
         previous, start = await self._find_previous(task.run, prefix, model)
         messages = prefix.read_messages(start, prefix.length)
-        prompt = [SystemMessage(_SYSTEM), HumanMessage(_build_request(previous, messages))]
+        lines = "\n".join(excerpt_line(each, LONGEST_MESSAGE) for each in messages)
+        request = f"Minutes so far:\n{previous or 'none'}\n\nSaid since:\n{lines}"
+        prompt = [SystemMessage(_SYSTEM), HumanMessage(request)]
         assert self._models is not None  # noqa: S101 - see `_make_or_wait`
         chat: Any = await self._models.get(model, settings, SUMMING)
         metadata = {"agent": SUMMARIZER, "run": task.run, "step": task.step, "call": task.call}
@@ -274,11 +277,6 @@ def _claim_name(run: RunId, key: _Key, number: int = 0, *, failed: bool = False)
     return f"{run}/summary:{hash_json(list(key))}/{number}/{int(failed)}"
 
 
-def _seconds_left(started_at: int, now: int) -> float:
-    """Returns the seconds that an attempt has left; both times in milliseconds."""
-    return min(SUMMING, max(0.0, SUMMING - (now - started_at) / 1000))
-
-
 # -- texts --------------------------------------------------------------------------------------
 
 
@@ -309,11 +307,6 @@ def _message_text(message: BaseMessage) -> str:
     if isinstance(message, ToolMessage) and message.status == "error":
         return f"failed: {text}"
     return text
-
-
-def _build_request(previous: str, messages: Sequence[BaseMessage]) -> str:
-    lines = "\n".join(excerpt_line(each, LONGEST_MESSAGE) for each in messages)
-    return f"Minutes so far:\n{previous or 'none'}\n\nSaid since:\n{lines}"
 
 
 def build_summary_message(
