@@ -108,11 +108,8 @@ _FILE_TYPES = frozenset(
     | {"input_image", "input_file", "input_audio"}
 )
 """The types of content blocks with files, of LangChain and of services."""
-_NESTED_KEYS = (
-    *("source", "file", "image_url", "input_audio", "inline_data", "inlineData"),
-    *("extras", "metadata"),
-)
-"""Keys of a block whose value is a mapping with the data, or with the name."""
+_NESTED_KEYS = ("source", "file", "image_url", "input_audio", "inline_data", "inlineData")
+"""Keys of a block whose value is a mapping with the data."""
 _TYPE_KEYS = ("image", "document", "audio", "video", "inline_data", "inlineData")
 """Keys that are the type of a block with no type and no other key."""
 _MIME_TYPE_KEYS = ("mime_type", "mimeType", "media_type")
@@ -127,9 +124,10 @@ _KEYS_WITH_ADDRESS = frozenset(
         "source_type",
         "id",
         "index",
+        "extras",
         "text",
     }
-    | {"detail", "filename", "name", "title", "context", "citations", "cache_control"}
+    | {"metadata", "detail", "filename", "name", "title", "context", "citations", "cache_control"}
 )
 """The keys of a block whose file is at an address, or is text; a block with other keys is data."""
 _CERTAIN_LENGTH = 1000
@@ -159,7 +157,8 @@ def find_file(block: Any) -> FileData | None:
         return None
     mime_type = mime_type or _type_by_format(kind, parts)
     is_valid = re.fullmatch(MIME_TYPE, mime_type)
-    name = _find_text(parts, ("filename", "name"))
+    extras = [fields[key] for key in ("extras", "metadata") if isinstance(fields.get(key), Mapping)]
+    name = _find_text(parts, ("filename", "name")) or _find_text(extras, ("filename",))
     return (mime_type if is_valid else "application/octet-stream"), data, name
 
 
