@@ -29,13 +29,14 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from crewlog.activities.failures import to_failure
 from crewlog.activities.server import Server
-from crewlog.authority.principals import authorize_command
+from crewlog.authority.principals import CommandAuthorization, authorize_command
 from crewlog.authority.signatures import START
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.errors import NotPermitted, StoreIncomplete
 from crewlog.failure_details import FailureDetails, application_error
 from crewlog.ids import ContentHash, RunId
+from crewlog.model import Json
 from crewlog.state.calls import RESTORE_STATE, DeleteReplacedRun, RecordUse, SignedStart
 from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
@@ -97,7 +98,7 @@ class Executions:
         """
         known = await self._store.accepted_executions(run)
         if known and use.execution not in known:
-            raise start_already_used_error(run)
+            raise _start_already_used_error(run)
         return known
 
     async def record_replacing_start(
@@ -148,11 +149,7 @@ class Executions:
         if row is not None and row.definition:
             definition = await self._store.get_definition(row.definition)
             policy = CrewDefinition.from_json(definition).policy
-            proof = StartRun.from_json(task.start).proof if task.start else None
-            place = activity.info().workflow_namespace or ""
-            decision = authorize_command(
-                policy, START, task.start, proof, run=task.run, at=task.at, namespace=place
-            )
+            decision = _authorize_start(policy, task.start, task.run, task.at)
             if not decision.allowed:
                 raise NotPermitted(decision.reason, remedy=decision.remedy)
         if task.use is not None:
@@ -204,7 +201,7 @@ class Executions:
         if not is_permitted or not (signed or replaces):
             return is_permitted
         if not (replaces or known) and await self._store.get_run(run) is not None:
-            raise start_already_used_error(run)
+            raise _start_already_used_error(run)
         await self.begin(run, use, signed=signed, replaces=replaces)
         return True
 
@@ -221,11 +218,7 @@ class Executions:
         """
         if policy is None or not policy.signed:
             return True
-        proof = StartRun.model_validate(use.content).proof if use.content else None
-        namespace = activity.info().workflow_namespace or ""
-        if not authorize_command(
-            policy, START, use.content, proof, run=run, at=use.at, namespace=namespace
-        ).allowed:
+        if not _authorize_start(policy, use.content, run, use.at).allowed:
             return False
         # Unlike the keys of calls, this one is not deleted with the run.
         if await self._store.claim(_NO_RUN, f"start:{use.start}", use.execution) != use.execution:
@@ -302,7 +295,16 @@ class Executions:
         return is_signed
 
 
-def start_already_used_error(run: RunId) -> NotPermitted:
+def _authorize_start(
+    policy: Policy | None, content: dict[str, Json], run: RunId, at: int
+) -> CommandAuthorization:
+    """Returns whether a policy permits a start with its proof."""
+    proof = StartRun.from_json(content).proof if content else None
+    namespace = activity.info().workflow_namespace or ""
+    return authorize_command(policy, START, content, proof, run=run, at=at, namespace=namespace)
+
+
+def _start_already_used_error(run: RunId) -> NotPermitted:
     """Returns the error for a start under the id of a signed run."""
     return NotPermitted(
         f"the store has a signed run {run!r}, and the start does not replace it",
