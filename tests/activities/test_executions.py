@@ -197,6 +197,6 @@ async def test_an_unsigned_run_is_recorded_only_after_a_signed_one(
 ) -> None:
     await executions.begin(RUN, use("e1"), signed=False)
     assert not await store.accepted_executions(RUN)
-    await executions.begin(RUN, use("e1"))
+    await executions.begin(RUN, use("e1"), signed=True)
     await executions.begin(RUN, use("e2"), signed=False, replaces=True)
     assert set(await store.accepted_executions(RUN)) == {"e2"}
