@@ -31,6 +31,9 @@ class RoutingChannels(TypedDict, total=False):
     """The outcomes of this completion: `next`, `end`, or nodes."""
 
 
+_NO_ROUTING = Routing()
+
+
 async def _placeholder(state: RoutingChannels) -> RoutingChannels:
     return state
 
@@ -89,7 +92,7 @@ def _router(
 ) -> Router:
     def route(state: RoutingChannels) -> list[str]:
         targets: list[str] = []
-        routing = state.get("routing", Routing())
+        routing = state.get("routing", _NO_ROUTING)
         for outcome in state.get("outcome", (NEXT,)):
             if outcome == NEXT:
                 targets += [join for join in joins if has_fired(plan, join, name, routing)]
