@@ -170,7 +170,7 @@ SPECS_OF: dict[str, tuple[Spec, ...]] = {
     "replay": (
         Spec("replay_events_per_s", "events replayed a second"),
         Spec("replay_vs_bare", "by a bare workflow's", at_least("replay_vs_bare", 0.7)),
-        Spec("replay_vs_bare_same_sandbox", "by a bare workflow's by the engine's runner"),
+        Spec("replay_vs_bare_same_sandbox", "by a bare workflow's in a process like the engine's"),
     ),
     "compile": (
         Spec("compile_100_ms", "compiling a plan of 100 agents, ms"),

@@ -74,7 +74,7 @@ class TolerantDataConverter(DataConverter):
     def _with_store_context(self, store_ctx: StorageDriverStoreContext) -> Self:
         if self.external_storage is None:
             return self
-        storage = self.external_storage._with_store_context(store_ctx)  # noqa: SLF001 - see above
+        storage = self.external_storage._with_store_context(store_ctx)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         return with_attributes(self, external_storage=storage)
 
     async def _decode_reference_payload_sequence(
