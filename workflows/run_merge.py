@@ -423,6 +423,8 @@ class RunMerge:
         """
         pending = state.pending_merge
         if self._own is not None and (pending is None or self._own.merge != pending.merge):
+            # Retrieves the exception, which asyncio would log otherwise.
+            self._own.task.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._own.task.cancel()
             self._own = None
         if pending is None or self._own is not None:

@@ -538,18 +538,18 @@ class MergePlay:
             agents,
         )
 
-    async def check_accounts(self) -> None:
-        """Follows each agent, message and turn through both journals.
-
-        Raises:
-            AssertionError: one was lost or doubled.
-        """
+    async def check_accounts(self) -> list[str]:
+        """Follows each agent, message and turn through both journals; what is lost or doubled."""
         accounts = Accounts(self.drill.stand.site.store)
         await accounts.read([RunId(run.id) for run in self.runs.values()])
-        await accounts.settle()
-        accounts.check_turns()
-        accounts.check_creatures()
-        accounts.check_lineage()
+        try:
+            await accounts.settle()
+            accounts.check_turns()
+            accounts.check_creatures()
+            accounts.check_lineage()
+        except AssertionError as error:
+            return [str(error)]
+        return []
 
 
 async def again(call: Callable[[], Awaitable[T]]) -> T:
@@ -651,7 +651,7 @@ class MergeDrill:
             found = await play.play()
             self.evidence.append(found)
             wrong = audit_merge(found, findings)
-            await play.check_accounts()
+            wrong += await play.check_accounts()
         except Exception as error:
             findings.lost += 2
             await self._give_up(play)

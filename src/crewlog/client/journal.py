@@ -8,6 +8,7 @@ forgotten the run, the store is all there is, and `JournalPart.live` says so.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from crewlog.client.gateway import Gateway
@@ -80,7 +81,8 @@ class JournalReader:
             if missing > 0 and page.position >= page.first:
                 # Asked again rather than kept: the first answer began at the execution's start,
                 # and the run may have continued as new since.
-                newer = (await self._ask(older[-1].position, missing)).entries
+                with suppress(WorkerMissing):  # then the page ends with the older entries
+                    newer = (await self._ask(older[-1].position, missing)).entries
             page = page.model_copy(update={"entries": (*older, *newer)})
         return JournalPart(_gapless(page, after, self._run), live=True)
 

@@ -96,22 +96,17 @@ async def _check_hashes(
         return
     # Only the local server has this setting.
     folder = await connection.fetchval("SELECT current_setting('crewlog.data', true)")
-    if folder:
-        remedy = (
-            "Use the build that made it. Or, if its runs are not needed any more, stop the local "
-            f"services with `crewlog dev --stop`, and delete the directory {folder}."
-        )
-    else:
-        remedy = (
-            "Use the build that made it, or another database. Or, to lose its rows, drop it with "
-            "`DROP SCHEMA crewlog CASCADE`: `crewlog rebuild RUN` restores the rows of each run "
-            "whose history this build can read."
-        )
+    deletion = (
+        f"stop the local services with `crewlog dev --stop`, and delete the directory {folder}"
+        if folder
+        else "drop it with `DROP SCHEMA crewlog CASCADE`"
+    )
     raise StoreUnavailable(
         "the schema `crewlog` of the database was made by another build of Crewlog: its migration "
         f"{edited.version} ({edited.name}) has other statements in this build",
         place=place,
-        remedy=remedy,
+        remedy=f"Use the build that made it, or another database. Or {deletion}: `crewlog rebuild "
+        "RUN` restores the rows of each run whose history this build can read, and no others.",
     )
 
 
