@@ -6,8 +6,7 @@ from datetime import timedelta
 
 from temporalio import activity, workflow
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.workflows.sdk_workarounds import separate_task
+from crewlog.workflows.sdk_workarounds import separate_task
 
 
 @activity.defn

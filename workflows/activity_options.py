@@ -5,17 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.definition.model import Retry
-    from crewlog.graph.plan import GraphPlan, PlanTool
-    from crewlog.graph.run_context import CallRequest
-    from crewlog.state.excerpt import fenced
-    from crewlog.state.frontier import step_description
-    from crewlog.state.model import CrewState
+from crewlog.definition.model import Retry
+from crewlog.graph.plan import GraphPlan, PlanTool
+from crewlog.graph.run_context import CallRequest
+from crewlog.state.excerpt import fenced
+from crewlog.state.frontier import step_description
+from crewlog.state.model import CrewState
 
 BUILT_IN_TOOL = PlanTool(effects="read", repeat="safe", timeout=30)
 """The settings of `set_flag` and `set_output`, which change nothing outside of the run."""

@@ -13,52 +13,49 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
-
-    from crewlog.authority.principals import (
-        CommandAuthorization,
-        authorize_at,
-        authorize_command,
-        authorize_right,
-        signature_hash,
-    )
-    from crewlog.authority.rights import HIGHEST, TOUCHES, Touch
-    from crewlog.authority.signatures import START, Signature
-    from crewlog.authority.widening import WIDENINGS_IN_ERROR, widening_text
-    from crewlog.canonical_json import hash_json
-    from crewlog.definition.policy import Policy, Right
-    from crewlog.encryption.codec import unique_text
-    from crewlog.errors import CommandRejected, NotPermitted
-    from crewlog.failure_details import FailureDetails, application_error, non_retryable_copy
-    from crewlog.graph.answers import answer_output
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.touches import (
-        edit_touches,
-        other_people_asked,
-        permission_condition_names,
-        redirect_touches,
-        restore_touches,
-    )
-    from crewlog.graph.wakes import check_log
-    from crewlog.ids import RESERVED, CommandId, LogName, RunId
-    from crewlog.reporting.wire_views import initial_state
-    from crewlog.state.calls import (
-        READ_TIME,
-        RECORD_USE,
-        RecordUse,
-        RestoreStateResult,
-        SignedStart,
-    )
-    from crewlog.state.excerpt import excerpt
-    from crewlog.state.model import CrewState, Interrupt
-    from crewlog.wire import UPDATES, Command, EditState, Redirect, Rollback, StartRun
-
+from crewlog.authority.principals import (
+    CommandAuthorization,
+    authorize_at,
+    authorize_command,
+    authorize_right,
+    signature_hash,
+)
+from crewlog.authority.rights import HIGHEST, TOUCHES, Touch
+from crewlog.authority.signatures import START, Signature
+from crewlog.authority.widening import WIDENINGS_IN_ERROR, widening_text
+from crewlog.canonical_json import hash_json
+from crewlog.definition.policy import Policy, Right
+from crewlog.encryption.codec import unique_text
+from crewlog.errors import CommandRejected, NotPermitted
+from crewlog.failure_details import FailureDetails, application_error, non_retryable_copy
+from crewlog.graph.answers import answer_output
+from crewlog.graph.engine import Engine
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.touches import (
+    edit_touches,
+    other_people_asked,
+    permission_condition_names,
+    redirect_touches,
+    restore_touches,
+)
+from crewlog.graph.wakes import check_log
+from crewlog.ids import RESERVED, CommandId, LogName, RunId
+from crewlog.reporting.wire_views import initial_state
+from crewlog.state.calls import (
+    READ_TIME,
+    RECORD_USE,
+    RecordUse,
+    RestoreStateResult,
+    SignedStart,
+)
+from crewlog.state.excerpt import excerpt
+from crewlog.state.model import CrewState, Interrupt
+from crewlog.wire import UPDATES, Command, EditState, Redirect, Rollback, StartRun
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.commands.queue import CheckedAuthorization, QueuedCommand, RefusedCommand
 

@@ -6,32 +6,30 @@ from typing import Any
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import InternalError
-    from crewlog.graph.artifacts import unresolved_calls
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.final_messages import truncated_messages
-    from crewlog.graph.inputs import agent_inputs
-    from crewlog.graph.prompt_compilation import STEP
-    from crewlog.graph.run_context import CallRequest
-    from crewlog.graph.wakes import waking_message
-    from crewlog.ids import ToolName
-    from crewlog.state.answers import call_binding
-    from crewlog.state.batch_codec import pack_view
-    from crewlog.state.calls import (
-        CALL_MODEL,
-        CALL_TOOL,
-        COMPILE_PROMPT,
-        PREPARE_RUN,
-        CallModel,
-        CallModelResult,
-        CallTool,
-        CallToolResult,
-        CompilePromptResult,
-        PrepareRun,
-        PrepareRunResult,
-    )
-
+from crewlog.errors import InternalError
+from crewlog.graph.artifacts import unresolved_calls
+from crewlog.graph.engine import Engine
+from crewlog.graph.final_messages import truncated_messages
+from crewlog.graph.inputs import agent_inputs
+from crewlog.graph.prompt_compilation import STEP
+from crewlog.graph.run_context import CallRequest
+from crewlog.graph.wakes import waking_message
+from crewlog.ids import ToolName
+from crewlog.state.answers import call_binding
+from crewlog.state.batch_codec import pack_view
+from crewlog.state.calls import (
+    CALL_MODEL,
+    CALL_TOOL,
+    COMPILE_PROMPT,
+    PREPARE_RUN,
+    CallModel,
+    CallModelResult,
+    CallTool,
+    CallToolResult,
+    CompilePromptResult,
+    PrepareRun,
+    PrepareRunResult,
+)
 from crewlog.workflows.activity_options import (
     COMPILE_OPTIONS,
     PREPARE_RUN_OPTIONS,

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from temporalio import workflow
 from temporalio.exceptions import ApplicationError, CancelledError, TimeoutError  # noqa: A004 - Temporal's own name
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog import errors
-    from crewlog.failure_details import FailureDetails, failure_details, timeout_error
-    from crewlog.graph.run_context import CallRequest
-    from crewlog.state.calls import (
-        CallModelResult,
-        CallToolResult,
-        CompilePromptResult,
-        PrepareRunResult,
-    )
-    from crewlog.state.excerpt import excerpt
-    from crewlog.wire import STORE_WAIT
-
+from crewlog import errors
+from crewlog.failure_details import FailureDetails, failure_details, timeout_error
+from crewlog.graph.run_context import CallRequest
+from crewlog.state.calls import (
+    CallModelResult,
+    CallToolResult,
+    CompilePromptResult,
+    PrepareRunResult,
+)
+from crewlog.state.excerpt import excerpt
+from crewlog.wire import STORE_WAIT
 from crewlog.workflows.group_tools import GroupToolChange
 
 WAIT_LIMIT = 800

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from temporalio import workflow
-
-with workflow.unsafe.imports_passed_through():
-    from crewlog.graph.engine import Engine
+from crewlog.graph.engine import Engine
 
 
 @dataclass

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from temporalio import workflow
-
-with workflow.unsafe.imports_passed_through():
-    from crewlog.content_blocks import content_text
-    from crewlog.errors import CommandRejected
-    from crewlog.graph.engine import Engine
-    from crewlog.ids import CommandId, ContentHash
-    from crewlog.model import Json
-    from crewlog.state import journal as j
-    from crewlog.state.calls import CallModelResult, ToolCallsRequested
-    from crewlog.wire import ConversationView, Response
+from crewlog.content_blocks import content_text
+from crewlog.errors import CommandRejected
+from crewlog.graph.engine import Engine
+from crewlog.ids import CommandId, ContentHash
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.calls import CallModelResult, ToolCallsRequested
+from crewlog.wire import ConversationView, Response
 
 _RESTORING = ("RunRolledBack", "RunForked", "RunReopened")
 """Entries after which a run continues from another state."""

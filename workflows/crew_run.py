@@ -11,46 +11,43 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
-with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
-
-    from crewlog.encryption.codec import is_not_encrypted, is_unavailable, was_encrypted
-    from crewlog.errors import CommandRejected, CrewlogError, UsageError
-    from crewlog.failure_details import FailureDetails, application_error
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.exchanges import missing_response_error
-    from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.prompt_compilation import NO_PLAN
-    from crewlog.ids import CommandId, RunId
-    from crewlog.payload_storage.converter import payload_hash
-    from crewlog.reporting.live_run import results
-    from crewlog.reporting.live_run.markdown import run_markdown
-    from crewlog.reporting.wire_views import initial_state, state_view
-    from crewlog.state.calls import PREPARE_RUN, PrepareRun, PrepareRunResult, SignedStart
-    from crewlog.state.carry import PromptCarry, read_carry
-    from crewlog.state.model import CrewState
-    from crewlog.state.recorder import Journal
-    from crewlog.validation_errors import validation_error_text
-    from crewlog.wire import (
-        BUSY,
-        CLOSING,
-        PAYLOAD_HASH,
-        REQUEST_MERGE,
-        UPDATES,
-        WORKFLOW_TYPE,
-        AskRun,
-        ChangeResult,
-        CommandResult,
-        Page,
-        PermissionsQuery,
-        Response,
-        StartRun,
-    )
-
+from crewlog.encryption.codec import is_not_encrypted, is_unavailable, was_encrypted
+from crewlog.errors import CommandRejected, CrewlogError, UsageError
+from crewlog.failure_details import FailureDetails, application_error
+from crewlog.graph.engine import Engine
+from crewlog.graph.exchanges import missing_response_error
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.prompt_compilation import NO_PLAN
+from crewlog.ids import CommandId, RunId
+from crewlog.payload_storage.converter import payload_hash
+from crewlog.reporting.live_run import results
+from crewlog.reporting.live_run.markdown import run_markdown
+from crewlog.reporting.wire_views import initial_state, state_view
+from crewlog.state.calls import PREPARE_RUN, PrepareRun, PrepareRunResult, SignedStart
+from crewlog.state.carry import PromptCarry, read_carry
+from crewlog.state.model import CrewState
+from crewlog.state.recorder import Journal
+from crewlog.validation_errors import validation_error_text
+from crewlog.wire import (
+    BUSY,
+    CLOSING,
+    PAYLOAD_HASH,
+    REQUEST_MERGE,
+    UPDATES,
+    WORKFLOW_TYPE,
+    AskRun,
+    ChangeResult,
+    CommandResult,
+    Page,
+    PermissionsQuery,
+    Response,
+    StartRun,
+)
 from crewlog.workflows import authorization, restore
 from crewlog.workflows.commands.queue import (
     Applied,

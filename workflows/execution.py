@@ -26,11 +26,9 @@ from typing import cast
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.graph.answers import answer_expired_interrupts
-    from crewlog.graph.engine import Engine
-    from crewlog.ids import StepId
-
+from crewlog.graph.answers import answer_expired_interrupts
+from crewlog.graph.engine import Engine
+from crewlog.ids import StepId
 from crewlog.workflows.commands.processor import CommandProcessor
 from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.context import ExecutionContext

@@ -7,17 +7,15 @@ from typing import Any
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.ids import RESERVED, CommandId
-    from crewlog.reporting.live_run.results import ordered_outputs
-    from crewlog.reporting.wire_views import rename_view
-    from crewlog.state import journal as j
-    from crewlog.state.calls import END_RUN, EndRun, EndRunResult
-    from crewlog.state.carry import Carry
-    from crewlog.state.journal import Batch
-    from crewlog.state.model import ListElement, Output
-    from crewlog.wire import ArtifactResult, RunResult
-
+from crewlog.ids import RESERVED, CommandId
+from crewlog.reporting.live_run.results import ordered_outputs
+from crewlog.reporting.wire_views import rename_view
+from crewlog.state import journal as j
+from crewlog.state.calls import END_RUN, EndRun, EndRunResult
+from crewlog.state.carry import Carry
+from crewlog.state.journal import Batch
+from crewlog.state.model import ListElement, Output
+from crewlog.wire import ArtifactResult, RunResult
 from crewlog.workflows.activity_options import STORE_OPTIONS
 from crewlog.workflows.commands.processor import CommandProcessor
 from crewlog.workflows.commands.queue import InvalidPayload, decode_payload

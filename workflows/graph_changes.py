@@ -12,13 +12,11 @@ import asyncio
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.swap import live_change
-    from crewlog.state import journal as j
-    from crewlog.state.components import connected_agents
-    from crewlog.state.model import PendingChange
-
+from crewlog.graph.engine import Engine
+from crewlog.graph.swap import live_change
+from crewlog.state import journal as j
+from crewlog.state.components import connected_agents
+from crewlog.state.model import PendingChange
 from crewlog.workflows.commands import changes
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.persistence import JournalWriter

@@ -13,22 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from temporalio import workflow
-
-with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import ChangeConflict, CrewlogError
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.group_tools import (
-        PENDING_ANSWER,
-        authorize_group_change,
-        change_rejection_text,
-        change_result_text,
-        group_command_id,
-    )
-    from crewlog.graph.run_context import CallRequest
-    from crewlog.model import Json
-    from crewlog.wire import Change
-
+from crewlog.errors import ChangeConflict, CrewlogError
+from crewlog.graph.engine import Engine
+from crewlog.graph.group_tools import (
+    PENDING_ANSWER,
+    authorize_group_change,
+    change_rejection_text,
+    change_result_text,
+    group_command_id,
+)
+from crewlog.graph.run_context import CallRequest
+from crewlog.model import Json
+from crewlog.wire import Change
 from crewlog.workflows.commands import changes
 from crewlog.workflows.commands.queue import QueuedCommand, RefusedCommand
 

@@ -13,12 +13,9 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
+from crewlog.failure_details import non_retryable_copy
+from crewlog.model import Model
 from crewlog.workflows.activity_options import LOCAL_OPTIONS, SHORT_LOCAL_OPTIONS
-
-with workflow.unsafe.imports_passed_through():
-    from crewlog.failure_details import non_retryable_copy
-    from crewlog.model import Model
-
 
 M = TypeVar("M", bound=Model)
 

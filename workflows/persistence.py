@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.state.calls import (
-        STORE_BATCH,
-        MergeNotification,
-        StoreBatch,
-        StoreBatchResult,
-    )
-
+from crewlog.state.calls import (
+    STORE_BATCH,
+    MergeNotification,
+    StoreBatch,
+    StoreBatchResult,
+)
 from crewlog.workflows.activity_options import STORE_OPTIONS
 from crewlog.workflows.context import ExecutionContext
 

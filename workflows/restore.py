@@ -8,33 +8,31 @@ from __future__ import annotations
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.authority.principals import CommandAuthorization
-    from crewlog.errors import CommandRejected, CrewlogError, InternalError, NotPermitted
-    from crewlog.failure_details import failure_details, non_retryable_copy
-    from crewlog.graph import restore
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.swap import live_change
-    from crewlog.graph.swap.report import swap_report
-    from crewlog.ids import ContentHash, RunId, StepId
-    from crewlog.model import Json
-    from crewlog.state.calls import (
-        DELETE_REPLACED_RUN,
-        PREPARE_CHANGE,
-        RESTORE_STATE,
-        DeleteReplacedRun,
-        PrepareChange,
-        PrepareChangeResult,
-        RestoreState,
-        RestoreStateResult,
-        SignedStart,
-    )
-    from crewlog.state.model import CrewState
-    from crewlog.state.recorder import Journal
-    from crewlog.state.restore import ReopenPoint
-    from crewlog.wire import Command, ForkSource, Rollback, SplitSource, StartRun, TagCommand
-
+from crewlog.authority.principals import CommandAuthorization
+from crewlog.errors import CommandRejected, CrewlogError, InternalError, NotPermitted
+from crewlog.failure_details import failure_details, non_retryable_copy
+from crewlog.graph import restore
+from crewlog.graph.engine import Engine
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.swap import live_change
+from crewlog.graph.swap.report import swap_report
+from crewlog.ids import ContentHash, RunId, StepId
+from crewlog.model import Json
+from crewlog.state.calls import (
+    DELETE_REPLACED_RUN,
+    PREPARE_CHANGE,
+    RESTORE_STATE,
+    DeleteReplacedRun,
+    PrepareChange,
+    PrepareChangeResult,
+    RestoreState,
+    RestoreStateResult,
+    SignedStart,
+)
+from crewlog.state.model import CrewState
+from crewlog.state.recorder import Journal
+from crewlog.state.restore import ReopenPoint
+from crewlog.wire import Command, ForkSource, Rollback, SplitSource, StartRun, TagCommand
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import LOCAL_OPTIONS, RESTORE_OPTIONS, SPLIT_OPTIONS
 from crewlog.workflows.commands.queue import (

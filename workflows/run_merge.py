@@ -21,42 +21,40 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.authority.principals import CommandAuthorization
-    from crewlog.errors import CommandRejected, CrewlogError, NotPermitted, RunAlreadyMerged
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.run_merge.surviving_run import apply_merge
-    from crewlog.ids import RunId
-    from crewlog.model import is_object
-    from crewlog.state import journal as j
-    from crewlog.state.calls import (
-        ASK_OTHER_RUN,
-        PREPARE_MERGE,
-        READ_OTHER_RUN,
-        AskOtherRun,
-        AskOtherRunResult,
-        MergeNotification,
-        PrepareMerge,
-        PrepareMergeResult,
-        ReadOtherRun,
-        ReadOtherRunResult,
-        StoreBatchResult,
-    )
-    from crewlog.state.model import CrewState, PendingMerge
-    from crewlog.state.run_merge.protocol import (
-        Refusal,
-        RunSize,
-        answer_request,
-        find_outcome,
-        may_merge,
-        merge_failed,
-        next_entry,
-        next_read_at,
-    )
-    from crewlog.state.run_merge.renames import renamed_log, renames_description
-    from crewlog.state.run_merge.surviving_state import artifact_heads, removed_agents
-    from crewlog.wire import NOTIFY_MERGE, Change
-
+from crewlog.authority.principals import CommandAuthorization
+from crewlog.errors import CommandRejected, CrewlogError, NotPermitted, RunAlreadyMerged
+from crewlog.graph.engine import Engine
+from crewlog.graph.run_merge.surviving_run import apply_merge
+from crewlog.ids import RunId
+from crewlog.model import is_object
+from crewlog.state import journal as j
+from crewlog.state.calls import (
+    ASK_OTHER_RUN,
+    PREPARE_MERGE,
+    READ_OTHER_RUN,
+    AskOtherRun,
+    AskOtherRunResult,
+    MergeNotification,
+    PrepareMerge,
+    PrepareMergeResult,
+    ReadOtherRun,
+    ReadOtherRunResult,
+    StoreBatchResult,
+)
+from crewlog.state.model import CrewState, PendingMerge
+from crewlog.state.run_merge.protocol import (
+    Refusal,
+    RunSize,
+    answer_request,
+    find_outcome,
+    may_merge,
+    merge_failed,
+    next_entry,
+    next_read_at,
+)
+from crewlog.state.run_merge.renames import renamed_log, renames_description
+from crewlog.state.run_merge.surviving_state import artifact_heads, removed_agents
+from crewlog.wire import NOTIFY_MERGE, Change
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARE_CHANGE_OPTIONS, STORE_OPTIONS
 from crewlog.workflows.commands.changes import merge_operation

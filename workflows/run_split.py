@@ -6,10 +6,9 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedError
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.ids import RunId
-    from crewlog.state.model import CrewState
-    from crewlog.wire import WORKFLOW_TYPE, SplitSource, StartRun
+from crewlog.ids import RunId
+from crewlog.state.model import CrewState
+from crewlog.wire import WORKFLOW_TYPE, SplitSource, StartRun
 
 
 async def start_split_run(state: CrewState, run: RunId, by: str, queue: str) -> str:

@@ -16,22 +16,20 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, FailureError
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.definition.delays import retry_delay
-    from crewlog.failure_details import failure_details
-    from crewlog.graph.agents_without_model import tool_result_text
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.run_context import CallRequest
-    from crewlog.ids import StepId, node_of
-    from crewlog.state import journal as j
-    from crewlog.state.calls import (
-        CallModelResult,
-        CallToolResult,
-        CompilePromptResult,
-        GraphOperationsReturned,
-        PrepareRunResult,
-    )
-
+from crewlog.definition.delays import retry_delay
+from crewlog.failure_details import failure_details
+from crewlog.graph.agents_without_model import tool_result_text
+from crewlog.graph.engine import Engine
+from crewlog.graph.run_context import CallRequest
+from crewlog.ids import StepId, node_of
+from crewlog.state import journal as j
+from crewlog.state.calls import (
+    CallModelResult,
+    CallToolResult,
+    CompilePromptResult,
+    GraphOperationsReturned,
+    PrepareRunResult,
+)
 from crewlog.workflows import authorization, group_tools
 from crewlog.workflows.activity_options import COMPILE_OPTIONS, model_retries, planned_tool
 from crewlog.workflows.call_activities import start_call

@@ -23,8 +23,7 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.failure_details import FailureDetails, application_error
+from crewlog.failure_details import FailureDetails, application_error
 
 NO_ARGUMENT = RawValue(Payload())
 """The default of a query's argument.

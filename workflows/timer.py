@@ -6,9 +6,7 @@ import asyncio
 
 from temporalio import workflow
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.definition.times import moment_words
-
+from crewlog.definition.times import moment_words
 from crewlog.workflows.commands.queue import now
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.run_merge import RunMerge

@@ -8,10 +8,8 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.ids import StepId
-    from crewlog.reporting.live_run.progress import search_attributes
-
+from crewlog.ids import StepId
+from crewlog.reporting.live_run.progress import search_attributes
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.sdk_workarounds import separate_task
 

@@ -12,24 +12,22 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import CommandRejected, InvalidArguments
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.interrupts import ACTION
-    from crewlog.graph.turns import calls_of
-    from crewlog.ids import AgentName, StepId, ToolName
-    from crewlog.model import Json
-    from crewlog.state.calls import (
-        CHECK_ARGUMENTS,
-        PREPARE_RUN,
-        CheckArguments,
-        CheckArgumentsResult,
-        PrepareRun,
-        PrepareRunResult,
-    )
-    from crewlog.state.model import Interrupt
-    from crewlog.wire import Answer
-
+from crewlog.errors import CommandRejected, InvalidArguments
+from crewlog.graph.engine import Engine
+from crewlog.graph.interrupts import ACTION
+from crewlog.graph.turns import calls_of
+from crewlog.ids import AgentName, StepId, ToolName
+from crewlog.model import Json
+from crewlog.state.calls import (
+    CHECK_ARGUMENTS,
+    PREPARE_RUN,
+    CheckArguments,
+    CheckArgumentsResult,
+    PrepareRun,
+    PrepareRunResult,
+)
+from crewlog.state.model import Interrupt
+from crewlog.wire import Answer
 from crewlog.workflows.activity_options import CHECK_ARGUMENTS_OPTIONS, PREPARE_RUN_OPTIONS
 from crewlog.workflows.commands.queue import (
     CheckedArguments,

@@ -12,43 +12,41 @@ from typing import Any, NamedTuple
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.canonical_json import hash_json
-    from crewlog.definition.operations import Connect, Wire
-    from crewlog.errors import (
-        ChangeConflict,
-        CommandRejected,
-        ComponentConflict,
-        CrewlogError,
-        InternalError,
-    )
-    from crewlog.failure_details import failure_details
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.prompt_compilation import COMPILER
-    from crewlog.graph.swap import live_change
-    from crewlog.graph.swap.report import SwapReport
-    from crewlog.ids import RESERVED, AgentName, CommandId, ContentHash, RunId, ToolName
-    from crewlog.reporting.wire_views import change_report
-    from crewlog.state import journal as j
-    from crewlog.state.calls import (
-        PREPARE_CHANGE,
-        PREPARE_MERGE,
-        PrepareChange,
-        PrepareChangeResult,
-        PrepareMerge,
-        PrepareMergeResult,
-    )
-    from crewlog.state.model import CommandOutcome
-    from crewlog.state.run_merge.protocol import (
-        RunSize,
-        check_may_request,
-        check_no_merge,
-        merge_request,
-    )
-    from crewlog.state.run_merge.surviving_state import removed_agents
-    from crewlog.wire import Change, ChangeResult, Rollback
-
+from crewlog.canonical_json import hash_json
+from crewlog.definition.operations import Connect, Wire
+from crewlog.errors import (
+    ChangeConflict,
+    CommandRejected,
+    ComponentConflict,
+    CrewlogError,
+    InternalError,
+)
+from crewlog.failure_details import failure_details
+from crewlog.graph.engine import Engine
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.prompt_compilation import COMPILER
+from crewlog.graph.swap import live_change
+from crewlog.graph.swap.report import SwapReport
+from crewlog.ids import RESERVED, AgentName, CommandId, ContentHash, RunId, ToolName
+from crewlog.reporting.wire_views import change_report
+from crewlog.state import journal as j
+from crewlog.state.calls import (
+    PREPARE_CHANGE,
+    PREPARE_MERGE,
+    PrepareChange,
+    PrepareChangeResult,
+    PrepareMerge,
+    PrepareMergeResult,
+)
+from crewlog.state.model import CommandOutcome
+from crewlog.state.run_merge.protocol import (
+    RunSize,
+    check_may_request,
+    check_no_merge,
+    merge_request,
+)
+from crewlog.state.run_merge.surviving_state import removed_agents
+from crewlog.wire import Change, ChangeResult, Rollback
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARE_BY_PROMPT_OPTIONS, PREPARE_CHANGE_OPTIONS
 from crewlog.workflows.commands.queue import QueuedCommand

@@ -5,54 +5,50 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from temporalio import workflow
-
-with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import (
-        ChangeConflict,
-        CommandConflict,
-        CommandRejected,
-        ConversationBusy,
-        CrewlogError,
-        InterruptNotOpen,
-        InvalidArguments,
-        NotPermitted,
-        UsageError,
-    )
-    from crewlog.graph.answers import answer, check_may_answer, find_interrupt
-    from crewlog.graph.engine import Engine
-    from crewlog.graph.interrupts import StopAnswer, call_decision, check_answer
-    from crewlog.graph.permission_commands import set_agent_permission, set_permission
-    from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.prompt_compilation import check_answer_hash, edit_rejection
-    from crewlog.graph.redirect import redirect
-    from crewlog.graph.restore import roll_back
-    from crewlog.graph.state_edit import edit_state
-    from crewlog.graph.tags import tag
-    from crewlog.graph.wakes import check_log
-    from crewlog.ids import ANY_NODE, PUBLIC, RESERVED, CommandId
-    from crewlog.state import journal as j
-    from crewlog.state.body_metadata import arguments_excerpt
-    from crewlog.state.calls import PrepareRunResult, RestoreStateResult
-    from crewlog.state.command_outcomes import may_be_older, outcome_of
-    from crewlog.state.excerpt import excerpt
-    from crewlog.state.model import CommandOutcome, CrewState, Interrupt
-    from crewlog.state.run_merge.renames import renamed_log
-    from crewlog.wire import (
-        Answer,
-        Change,
-        Command,
-        CommandResult,
-        Decision,
-        EditState,
-        InterruptCommand,
-        MessageCommand,
-        Redirect,
-        Rollback,
-        SetPermission,
-        TagCommand,
-    )
-
+from crewlog.errors import (
+    ChangeConflict,
+    CommandConflict,
+    CommandRejected,
+    ConversationBusy,
+    CrewlogError,
+    InterruptNotOpen,
+    InvalidArguments,
+    NotPermitted,
+    UsageError,
+)
+from crewlog.graph.answers import answer, check_may_answer, find_interrupt
+from crewlog.graph.engine import Engine
+from crewlog.graph.interrupts import StopAnswer, call_decision, check_answer
+from crewlog.graph.permission_commands import set_agent_permission, set_permission
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.prompt_compilation import check_answer_hash, edit_rejection
+from crewlog.graph.redirect import redirect
+from crewlog.graph.restore import roll_back
+from crewlog.graph.state_edit import edit_state
+from crewlog.graph.tags import tag
+from crewlog.graph.wakes import check_log
+from crewlog.ids import ANY_NODE, PUBLIC, RESERVED, CommandId
+from crewlog.state import journal as j
+from crewlog.state.body_metadata import arguments_excerpt
+from crewlog.state.calls import PrepareRunResult, RestoreStateResult
+from crewlog.state.command_outcomes import may_be_older, outcome_of
+from crewlog.state.excerpt import excerpt
+from crewlog.state.model import CommandOutcome, CrewState, Interrupt
+from crewlog.state.run_merge.renames import renamed_log
+from crewlog.wire import (
+    Answer,
+    Change,
+    Command,
+    CommandResult,
+    Decision,
+    EditState,
+    InterruptCommand,
+    MessageCommand,
+    Redirect,
+    Rollback,
+    SetPermission,
+    TagCommand,
+)
 from crewlog.workflows import authorization
 from crewlog.workflows.commands import changes
 from crewlog.workflows.commands.queue import (

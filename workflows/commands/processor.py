@@ -20,11 +20,9 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
-    from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
-    from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback
-
+from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
+from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
+from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback
 from crewlog.workflows import authorization, restore
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.commands import answer_edits, changes

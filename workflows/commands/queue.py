@@ -14,34 +14,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.common import RawValue
 
-with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
-
-    from crewlog.authority.principals import CommandAuthorization
-    from crewlog.canonical_json import check_depth
-    from crewlog.definition.policy import Policy
-    from crewlog.encryption.codec import (
-        FILE_MISSING,
-        KEY_MISSING,
-        error_of,
-        is_given_up,
-        is_refused,
-        is_unavailable,
-    )
-    from crewlog.errors import CommandRejected, CrewlogError, EncryptionKeyMissing
-    from crewlog.ids import RESERVED
-    from crewlog.state.calls import (
-        PrepareChangeResult,
-        PrepareMergeResult,
-        PrepareRunResult,
-        RestoreStateResult,
-    )
-    from crewlog.state.model import CommandOutcome
-    from crewlog.validation_errors import validation_error_text
-    from crewlog.wire import COMMANDS, SIGNALS, Change, Command, CommandResult
+from crewlog.authority.principals import CommandAuthorization
+from crewlog.canonical_json import check_depth
+from crewlog.definition.policy import Policy
+from crewlog.encryption.codec import (
+    FILE_MISSING,
+    KEY_MISSING,
+    error_of,
+    is_given_up,
+    is_refused,
+    is_unavailable,
+)
+from crewlog.errors import CommandRejected, CrewlogError, EncryptionKeyMissing
+from crewlog.ids import RESERVED
+from crewlog.state.calls import (
+    PrepareChangeResult,
+    PrepareMergeResult,
+    PrepareRunResult,
+    RestoreStateResult,
+)
+from crewlog.state.model import CommandOutcome
+from crewlog.validation_errors import validation_error_text
+from crewlog.wire import COMMANDS, SIGNALS, Change, Command, CommandResult
 
 
 @dataclass(frozen=True)

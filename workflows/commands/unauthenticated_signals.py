@@ -17,14 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from temporalio import workflow
-
-with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import CommandRejected, NotPermitted
-    from crewlog.graph.engine import Engine
-    from crewlog.ids import RESERVED
-    from crewlog.state import journal as j
-
+from crewlog.errors import CommandRejected, NotPermitted
+from crewlog.graph.engine import Engine
+from crewlog.ids import RESERVED
+from crewlog.state import journal as j
 from crewlog.workflows.commands.queue import QueuedCommand, UndecodedPayload, Unrecorded
 
 MAX_REJECTIONS = 100
