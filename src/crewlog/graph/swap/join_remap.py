@@ -10,6 +10,7 @@ applies:
 | --- | --- |
 | waits for the same sources, none of them passed | nothing |
 | replaces a node that has steps | it starts in their place |
+| has run without its join in this generation | nothing |
 | is complete less often than it has fired | its steps that have not started wait again |
 | is complete as often as it ran, or has its steps back | nothing |
 | is kept, and waits for sources | it starts, unless it is passed and only passed sources arrived |
@@ -21,7 +22,7 @@ applies:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from crewlog.definition.phases import reachable
 from crewlog.graph.joins import Counts, complete_generations, counts_at
@@ -136,15 +137,19 @@ class JoinRemap:
         displaced = [entry.by_join for entry in self._displaced if entry.node == name]
         has_steps = any(entry.node == name for entry in self.frontier.values())
         if displaced and not (is_kept or has_steps):
-            self._start(name, min(complete - fired, sum(displaced)))
-            self.replaced += [name] * displaced.count(False)
-        elif complete < fired:
+            fires = max(0, min(complete - fired, sum(displaced)))
+            self._start(name, fires)
+            waits = sum(displaced) - fires if self._can_still_fire(name, join) else 0
+            self.replaced += [name] * (len(displaced) - fires - waits)
+        elif runs > fired and (is_kept or has_steps):  # also a branch, a handoff or people ran it
+            pass
+        elif join.of and complete < fired:
             self._retract_steps(name, join, complete)
         elif complete <= runs or (has_steps and not is_kept):
             pass
         elif is_kept and name not in self._before.passed and (join.of or is_visited):
-            by_passed = not {*join.of}.isdisjoint(self.passed) and not is_visited
-            is_due = not (by_passed and self._is_passed(name))
+            is_met = is_visited or self._complete_generations(name, without=self.passed) > runs
+            is_due = is_met or not self._is_passed(name)
             self._start(name, is_due if join.of else name in self._was_upcoming)
         elif not is_kept and is_visited and complete > max(runs, completed):
             self._start(name, complete - max(runs, completed))
@@ -197,7 +202,8 @@ class JoinRemap:
 
     # -- joins -------------------------------------------------------------------------------
 
-    def _complete_generations(self, name: NodeName) -> int:
+    def _complete_generations(self, name: NodeName, without: Collection[NodeName] = ()) -> int:
+        """How often a join is complete, without the arrivals of passed nodes if these are given."""
         node = self._new.nodes[name]
         if node.join is None:
             return int(node.entry)
@@ -205,6 +211,8 @@ class JoinRemap:
         if all(count is None for count in counts.values()):  # was a step removed before it?
             former = {*_join(self._old.nodes.get(name)).of} - {*self._new.nodes}
             return int(not former.isdisjoint(self._was_upcoming))
+        for source in {*without} & {*node.join.of}:
+            counts[source] = (counts[source] or 1) - 1
         return max(0, complete_generations(node.join, counts))
 
     def _count_new_sources(self, name: NodeName) -> None:
@@ -223,9 +231,8 @@ class JoinRemap:
         """
         before = self._before
         total, fired = self.routing.arrivals.get(source, 0), self.routing.firings.get(name, 0)
-        if total <= max(
-            (starts.get(source) or 0 for starts in before.generations.values()), default=0
-        ):
+        starts = [each[source] for each in before.generations.values() if source in each]
+        if None not in starts and total <= max(filter(None, starts), default=0):
             return total
         is_done = not self._is_upcoming(source)
         if is_done and before.completed.get(name, 0) > fired + before.sent.get(name, 0):
@@ -235,8 +242,12 @@ class JoinRemap:
         return total - max(min(fired, before.completed.get(source, 0)), is_done)
 
     def _retract_steps(self, name: NodeName, join: Join, complete: int) -> None:
-        """Retracts steps of a join that is not complete any more, unless it could never fire."""
-        while self.routing.firings[name] > complete and self._may_still_fire(name, join):
+        """Retracts steps of a join that is not complete any more, unless it would stay so."""
+        arrived = any((c or 0) > complete for c in counts_at(name, join.of, self.routing).values())
+        is_asked = arrived or not self._before.completed.get(name, 0)
+        while self.routing.firings[name] > complete and (
+            is_asked or self._can_still_fire(name, join)
+        ):
             steps = [entry for entry in self.frontier.values() if entry.node == name]
             number = self._state.visits.get(name, 0) - self.retracted_count(name)
             if not steps or not steps[-1].by_join or steps[-1].step != step_id(name, number):
@@ -248,15 +259,13 @@ class JoinRemap:
             self._add_firings(name, -1)
             self._upcoming = None
 
-    def _may_still_fire(self, name: NodeName, join: Join) -> bool:
-        """Whether a join fires later, or people are asked about it."""
+    def _can_still_fire(self, name: NodeName, join: Join) -> bool:
+        """Whether enough sources of a join have arrived or will arrive for it to fire again."""
         counts = counts_at(name, join.of, self.routing)
         pending = {source: count for source, count in counts.items() if count is not None}
         complete = complete_generations(join, counts)
-        arrived = {source for source, count in pending.items() if count > complete}
-        coming = {source for source in pending if self._is_upcoming(source)}
-        can_fire = len(arrived | coming) >= max(1, join.need - len(counts) + len(pending))
-        return can_fire or bool(arrived) or not self._before.completed.get(name, 0)
+        coming = [s for s, count in pending.items() if count > complete or self._is_upcoming(s)]
+        return len(coming) >= max(1, join.need - len(counts) + len(pending))
 
 
 def _join(node: PlanNode | None) -> Join:
