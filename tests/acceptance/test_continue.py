@@ -109,7 +109,8 @@ async def cut_places(site: Site, run: Run) -> list[tuple[bool, bool]]:
             assert snapshot.position == position
             frontier: Mapping[str, Any] = snapshot.state.get("frontier", {})
             turns = [e.get("turn") or {} for e in frontier.values()]
-            arrived = snapshot.state.get("routing", {}).get("arrivals", {}).get("critic", {})
+            arrivals: Mapping[str, int] = snapshot.state.get("routing", {}).get("arrivals", {})
+            arrived = [node for node in arrivals if node.startswith("lane")]
             in_turn = any(turn.get("next_call", 1) > 2 for turn in turns)
             places.append((in_turn, 0 < len(arrived) < 3))
     return places

@@ -36,7 +36,7 @@ async def test_a_run_that_is_carried_over_ends_as_one_that_is_not(often: str) ->
             _count(state.frontier.values())
             RESTORED["frontier of one"] += len(state.frontier) == 1
             RESTORED["arrivals"] += bool(state.routing.arrivals)
-            RESTORED["completed_before"] += bool(state.routing.completed_before)
+            RESTORED["generations"] += bool(state.routing.generations)
             RESTORED["interrupts"] += bool(state.interrupts)
             RESTORED["break"] += bool(state.breakpoints)
             RESTORED[state.status] += 1
@@ -54,7 +54,7 @@ def _count(frontier: object) -> None:
 
 async def test_all_kinds_of_positions_were_carried() -> None:
     """Runs after the test above, which would else be able to miss what it is about."""
-    wanted = {"ready", "running", "waiting", "interrupted", "arrivals", "completed_before"}
+    wanted = {"ready", "running", "waiting", "interrupted", "arrivals", "generations"}
     wanted |= {
         "ready tool",
         "ready model",

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from crewlog.errors import ChangeConflict
+from crewlog.graph.joins import counts_at
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import live_change
 from crewlog.graph.swap.report import SwapReport, permissions_after, swap_report
-from crewlog.ids import AgentName, CommandId
+from crewlog.ids import AgentName, CommandId, NodeName
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue, PrepareChangeResult
 from crewlog.state.model import CrewState
@@ -234,7 +235,7 @@ async def test_a_list_in_flight_is_kept_whole() -> None:
 async def test_a_join_half_met_keeps_what_has_come() -> None:
     sim = await begun(plan_of([["a", "b"], "c"]), None, "a#1")
     await sim.change(plan_of([["a", "b", "n"], "c"]))
-    assert sim.state.routing.arrivals["c"] == {"a": 1, "b": 1, "n": 0}
+    assert counts_at(NodeName("c"), "abn", sim.state.routing) == {"a": 1, "b": 1, "n": 0}
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "n#1", "c#1"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewlog.graph.engine import Engine
-from crewlog.graph.joins import times_met
+from crewlog.graph.joins import complete_generations, counts_at
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.graph.swap.report import SwapReport
 from crewlog.ids import NodeName, node_of
@@ -155,10 +155,11 @@ def shape(plan: GraphPlan, state: CrewState) -> dict[str, Any]:
             for step, entry in state.frontier.items()
         },
         "levels": {
-            name: times_met(node.join, name, state.routing)
+            name: complete_generations(node.join, counts_at(name, node.join.of, state.routing))
             for name, node in plan.nodes.items()
             if node.join is not None
         },
+        "firings": {name: state.routing.firings.get(name, 0) for name in plan.nodes},
     }
 
 

@@ -258,3 +258,39 @@ async def test_a_question_in_other_words_is_asked_anew() -> None:
     assert (fate.effect, fate.because, report.withdrawn) == ("kept", "is asked anew", ("i1",))
     other = swap_report(sim.engine.plan, plan_of([*flow, "b"]), sim.state)
     assert ([f.because for f in other.steps], other.withdrawn) == ([""], ())
+
+
+# -- what is done ----------------------------------------------------------------------------
+
+LOOP: list[Any] = [["a", "b"], "c", {"if": "not ok", "go": "a", "at_most": 2, "phase": "d"}, "e"]
+
+
+async def test_a_join_fires_if_its_last_source_in_a_loop_goes() -> None:
+    """`b` counts as done since the loop went back, and nothing else would make `c` run."""
+    sim = await begun(plan_of(LOOP), working("a#2"), "a#1", "b#1", "c#1")
+    assert statuses(sim) == {"a#2": "running"}
+    without_a = ["b", "c", {"if": "not ok", "go": "b", "at_most": 2, "phase": "d"}, "e"]
+    report = await sim.change(plan_of(without_a))
+    assert fates(report) == {"a#2": "finishes", "c#2": "starts"}
+    report = await sim.change(plan_of(LOOP))
+    assert fates(report) == {"a#2": "returns", "c#2": "retracted"}
+
+
+async def test_each_step_of_a_replaced_node_has_a_step_in_its_place() -> None:
+    """Also the one that people sent the run to, for which no join has fired."""
+    sim = await begun(plan_of(["x", {"agent": "b", "after": []}, {"agent": "c", "after": []}]))
+    await sim.command("redirect", node="b", step="c#1", cut=True)
+    assert statuses(sim) == {"x#1": "running", "b#1": "running", "b#2": "queued"}
+    other = {"agent": "n", "phase": "b", "after": []}
+    report = await sim.change(plan_of(["x", other, {"agent": "c", "after": []}]))
+    assert [step for step, fate in fates(report).items() if fate == "starts"] == ["b#3", "b#4"]
+
+
+async def test_a_passed_node_counts_as_done_only_while_it_is_passed() -> None:
+    sim = await begun(plan_of(["a", "c", "d"]), None, "a#1")
+    await sim.change(plan_of(["a", "n", "c", "d"]))
+    assert (sim.state.routing.passed, sim.state.routing.arrivals["n"]) == (("n",), 1)
+    await sim.change(plan_of(["a", "c", ["n", "d"]]))
+    assert (sim.state.routing.passed, sim.state.routing.arrivals["n"]) == ((), 0)
+    await sim.run()
+    assert sorted(sim.ran()) == ["a#1", "c#1", "d#1", "n#1"]

@@ -33,8 +33,7 @@ from crewlog.graph.joins import (
     is_branch_limit_reached,
     lost_targets,
     missing_sources,
-    next_generation,
-    owed_arrivals,
+    next_generations,
 )
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.lowering.compiler import compile_plan
@@ -201,7 +200,8 @@ class Engine(RunContext):
         targets = self._driver.apply(
             "__start__", {"routing": self.state.routing, "outcome": (NEXT,)}
         )
-        self.record(j.NodesReached(to=self._reached_nodes(targets)))
+        reached = self._reached_nodes(targets)
+        self.record(j.NodesReached(to=reached, arrived=tuple(each.node for each in reached)))
 
     @override
     def waits_for_calls(self, step: StepId) -> bool:
@@ -774,22 +774,19 @@ class Engine(RunContext):
         reset_limit: bool = False,
         handoff: Sequence[NodeName] = (),
     ) -> None:
-        arrived = self._joins_with_arrival(node) if NEXT in outcome else ()
         restarted = self._restarted_joins(node, (*outcome, *handoff))
-        reset = next_generation(restarted, self.state.routing)
         active = [
             entry.node
             for entry in self.state.frontier.values()
             if not entry.parent and not entry.is_detached
         ]
-        late = owed_arrivals(self.plan, restarted, active)
+        generations = next_generations(self.plan, restarted, self.state.routing, active)
         routing = routing_after(
             self.state.routing,
             node,
-            arrived,
+            is_arrival=NEXT in outcome,
             loop=loop,
-            reset=reset,
-            late=late,
+            generations=generations,
             rearmed=reset_limit,
         )
         targets = self._driver.apply(node, {"routing": routing, "outcome": outcome}, goto=handoff)
@@ -797,12 +794,11 @@ class Engine(RunContext):
             j.NodesReached(
                 source=node,
                 to=self._reached_nodes(targets),
-                arrived=arrived,
+                arrived=self._dependents[node] if NEXT in outcome else (),
                 outcome=outcome or tuple(handoff),
                 because=because,
                 loop=loop,
-                reset=reset,
-                late=late,
+                generations=generations,
                 loop_reset=reset_limit,
                 branched=self._branch_targets(node, outcome),
             )
@@ -813,17 +809,6 @@ class Engine(RunContext):
         if self.plan.nodes[node].route is None:
             return ()
         return tuple(NodeName(target) for target in outcome if target in self.plan.nodes)
-
-    def _joins_with_arrival(self, node: NodeName) -> tuple[NodeName, ...]:
-        """The joins that count an arrival of a node.
-
-        Also those that waited for the node before a change: another change may bring the edge
-        back, and the arrival must count then.
-        """
-        dependent = self._dependents[node]
-        arrivals = self.state.routing.arrivals
-        earlier = (n for n, counts in arrivals.items() if node in counts and n not in dependent)
-        return (*dependent, *earlier)
 
     def _restarted_joins(self, source: NodeName, outcome: Sequence[str]) -> Joins:
         """The joins that start a new generation because the outcome leads back."""

@@ -1,14 +1,15 @@
 """Joins and branches as pure functions: arrivals, outcomes, and what a loop resets.
 
-A join waits for `need` of its sources. Arrivals are counted by source, and the number of complete
-generations is the `need`-th largest count. The join fires whenever an arrival raises that number:
-once per generation, also in loops. A late arrival at an `any` or a quorum changes nothing.
+A join waits for `need` of its sources. `Routing.arrivals` counts the arrivals of each source, and
+`Routing.generations` what these counts were when the generation of a join started. The number of
+complete generations is the `need`-th largest difference. The join fires whenever an arrival raises
+that number: once per generation, also in loops. A late arrival at an `any` or a quorum changes
+nothing.
 
-A branch that leads back starts a new generation at the joins in the body of its loop: their counts
-start at zero, and sources outside the body that are done count as done (`completed_before`), though
-at least one new arrival is needed. So `[a, b] → c → (not ok) go a` runs `a` and then `c`, and not
-`b`. A source inside the body that is running then is late: its arrival belongs to the generation
-before, so its count starts below zero.
+A branch that leads back starts a new generation at the joins in the body of its loop. Sources
+outside the body that are done count as done, though at least one new arrival is needed. So
+`[a, b] → c → (not ok) go a` runs `a` and then `c`, and not `b`. A source inside the body that is
+running then is late: its arrival belongs to the generation before.
 """
 
 from __future__ import annotations
@@ -26,14 +27,25 @@ from crewlog.state.model import FrontierStep, Routing
 RESERVED = frozenset({END, FAIL, NEXT, ASK_HUMAN})
 
 
-def complete_generations(
-    join: Join, arrivals: Mapping[NodeName, int], completed_before: tuple[NodeName, ...]
-) -> int:
+Counts = dict[NodeName, int | None]
+"""The arrivals at a join since its generation started, by source; None: it counts as done."""
+
+
+def counts_at(name: NodeName, sources: Iterable[NodeName], routing: Routing) -> Counts:
+    """The arrivals of these sources at the join of a node."""
+    generation = routing.generations.get(name, {})
+    starts = {source: generation.get(source, 0) for source in sources}
+    return {
+        source: None if start is None else routing.arrivals.get(source, 0) - start
+        for source, start in starts.items()
+    }
+
+
+def complete_generations(join: Join, counts: Counts) -> int:
     """The number of complete generations of a join."""
-    pending = [source for source in join.of if source not in completed_before]
-    counts = sorted((arrivals.get(source, 0) for source in pending), reverse=True)
+    pending = sorted((count for count in counts.values() if count is not None), reverse=True)
     need = max(1, join.need - (len(join.of) - len(pending)))
-    return counts[need - 1] if need <= len(counts) else 0
+    return pending[need - 1] if need <= len(pending) else 0
 
 
 def lost_targets(
@@ -53,30 +65,21 @@ def lost_targets(
     )
 
 
-def times_met(join: Join, name: NodeName, routing: Routing) -> int:
-    """How often a node's join was met: by its arrivals, or before a change replaced it."""
-    generations = complete_generations(
-        join, routing.arrivals.get(name, {}), routing.completed_before.get(name, ())
-    )
-    return max(generations, routing.fired.get(name, 0))
-
-
 def missing_sources(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeName, ...]:
     """The sources that a join still waits for, if others have arrived; else none."""
     join = plan.nodes[name].join
     if join is None:
         return ()
-    completed_before = routing.completed_before.get(name, ())
-    arrivals = routing.arrivals.get(name, {})
-    counts = {s: arrivals.get(s, 0) for s in join.of if s not in completed_before}
+    counts = counts_at(name, join.of, routing)
     # A node that a branch or a handoff reached ran without its join.
-    runs = times_met(join, name, routing) + routing.sent.get(name, 0)
-    arrived = counts.values()
-    if runs == 0 and routing.completed.get(name, 0) == 0:
-        arrived = arrivals.values()  # also from sources that it had before a change
-    if max(arrived, default=0) <= runs:
+    runs = max(complete_generations(join, counts), routing.firings.get(name, 0))
+    runs += routing.sent.get(name, 0)
+    arrived = counts
+    if runs == 0 and routing.completed.get(name, 0) == 0:  # also the sources before a change
+        arrived = counts_at(name, {*join.of, *routing.generations.get(name, {})}, routing)
+    if max((count or 0 for count in arrived.values()), default=0) <= runs:
         return ()
-    return tuple(source for source, count in counts.items() if count <= runs)
+    return tuple(source for source, count in counts.items() if count is not None and count <= runs)
 
 
 def dependents(plan: GraphPlan) -> dict[NodeName, tuple[NodeName, ...]]:
@@ -93,12 +96,12 @@ def has_fired(plan: GraphPlan, target: NodeName, source: NodeName, routing: Rout
     join = plan.nodes[target].join
     if join is None:
         return False
-    completed_before = routing.completed_before.get(target, ())
-    after = routing.arrivals.get(target, {})
-    before = {**after, source: after.get(source, 0) - 1}
-    return complete_generations(join, after, completed_before) > max(
-        routing.fired.get(target, 0), complete_generations(join, before, completed_before)
-    )
+    after = counts_at(target, join.of, routing)
+    count = after[source]
+    if count is None:
+        return False
+    before = complete_generations(join, {**after, source: count - 1})
+    return complete_generations(join, after) > max(routing.firings.get(target, 0), before)
 
 
 CONDITION_FALSE = "the condition does not hold"
@@ -138,27 +141,28 @@ def branch_outcome(
     return branch.go, f"time {count + 1} of {limit}" if limit else "the condition holds"
 
 
-def next_generation(restarted: Joins, routing: Routing) -> Joins:
-    """The joins that a loop restarts, each with the sources that count as done."""
-    return {
-        join: tuple(source for source in outside if routing.completed.get(source, 0) > 0)
-        for join, outside in restarted.items()
-    }
+def next_generations(
+    plan: GraphPlan, restarted: Joins, routing: Routing, active: Sequence[NodeName]
+) -> dict[NodeName, Counts]:
+    """The counts of sources at the start of the joins' next generations.
 
+    Arrivals of steps inside of the loop that still run belong to the generation before. Sources
+    outside of it that are done count as done; the others arrive once, in whichever generation.
 
-def owed_arrivals(
-    plan: GraphPlan, restarted: Joins, active: Sequence[NodeName]
-) -> dict[NodeName, dict[NodeName, int]]:
-    """The arrivals by join and source that belong to the generation before.
-
-    They come from steps that run while a loop restarts the joins. Sources outside the body of the
-    loop are not counted: they arrive once, in whichever generation.
+    Args:
+        plan: The run's plan.
+        restarted: The joins that a loop restarts, each with its sources outside of the loop.
+        routing: The run's routing.
+        active: The nodes of the steps in the frontier.
     """
-    owed: dict[NodeName, dict[NodeName, int]] = {}
+    generations: dict[NodeName, Counts] = {}
     for target, outside in restarted.items():
         join = plan.nodes[target].join
-        inside = [source for source in (join.of if join else ()) if source not in outside]
-        counts = {source: active.count(source) for source in inside if source in active}
-        if counts:
-            owed[target] = counts
-    return owed
+        counts: Counts = {}
+        for source in join.of if join else ():
+            if source not in outside:
+                counts[source] = routing.arrivals.get(source, 0) + active.count(source)
+            elif routing.completed.get(source, 0) or source in routing.passed:
+                counts[source] = None
+        generations[target] = counts
+    return generations

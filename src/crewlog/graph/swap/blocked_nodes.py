@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from crewlog.definition.conditions import Fact, facts_in, holds, render_condition
 from crewlog.definition.findings import listed
 from crewlog.definition.phases import reachable
-from crewlog.graph.joins import times_met
+from crewlog.graph.joins import complete_generations, counts_at
 from crewlog.graph.loops import forward_edges
 from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanAgent, PlanNode
 from crewlog.ids import AgentName, FlagName, NodeName, StepId
@@ -163,13 +163,12 @@ class _BlockedNodeFinder:
     def _check_join(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
         if node.join is None or name in self._current:
             return
-        completed = {*self._routing.completed_before.get(name, ())} & {*node.join.of}
-        counts = self._routing.arrivals.get(name, {})
-        fired = times_met(node.join, name, self._routing)
-        sources = [s for s in node.join.of if s not in completed]
-        arrived = [s for s in sources if counts.get(s, 0) > fired]
-        missing = [s for s in sources if s not in arrived and s not in self._may_run]
-        if len(sources) - len(missing) >= max(1, node.join.need - len(completed)):
+        counts = counts_at(name, node.join.of, self._routing)
+        fired = max(complete_generations(node.join, counts), self._routing.firings.get(name, 0))
+        pending = {source: count for source, count in counts.items() if count is not None}
+        arrived = [source for source, count in pending.items() if count > fired]
+        missing = [s for s in pending if s not in arrived and s not in self._may_run]
+        if len(pending) - len(missing) >= max(1, node.join.need - len(counts) + len(pending)):
             return
         if fired and not arrived:
             return  # it has run, and nothing has arrived since

@@ -17,7 +17,7 @@ from crewlog.graph.joins import lost_targets, missing_sources
 from crewlog.graph.loops import forward_edges
 from crewlog.graph.plan import DetachedStep, GraphPlan, PlanAgent, PlanNode
 from crewlog.graph.swap.blocked_nodes import BlockedNode, blocked_nodes
-from crewlog.graph.swap.join_remap import JoinRemap, has_started
+from crewlog.graph.swap.join_remap import JoinRemap
 from crewlog.graph.timers import step_wait_text
 from crewlog.graph.wakes import plan_component_change
 from crewlog.ids import (
@@ -287,20 +287,26 @@ class _SwapReporter:
         frontier = {
             s: e for s, e in state.frontier.items() if self._step_remaps[s].effect == "kept"
         }
-        frontier |= {
+        reattached = {
             s: (state.frontier.get(s) or state.detached_steps[s]) for s in self._reattached
         }
-        displaced: dict[NodeName, int] = {}
-        for entry in (state.frontier[s] for s in (*self._detached_turns, *self._detached_steps)):
-            displaced[entry.node] = displaced.get(entry.node, 0) + (not has_started(entry, state))
+        frontier |= reattached
+        displaced = (state.frontier[s] for s in (*self._detached_turns, *self._detached_steps))
         # Wake nodes have no joins: messages start their steps.
         nodes = {name: node for name, node in new.nodes.items() if not node.is_wake_node}
         flow = new.model_copy(update={"nodes": nodes})
         self._joins = JoinRemap(
-            old, flow, state, kept=self._kept, frontier=frontier, displaced=displaced
+            old,
+            flow,
+            state,
+            kept=self._kept,
+            frontier=frontier,
+            displaced=[entry for entry in displaced if not entry.is_detached],
+            reattached=reattached.values(),
         )
         if state.is_conversation_idle:
             self._joins.reached.clear()
+            self._joins.replaced.clear()
         for step in self._joins.retracted:
             because = "the join of its node is not met any more"
             self._step_remaps[step] = _step_remap(frontier[step], "retracted", because)
@@ -313,18 +319,11 @@ class _SwapReporter:
             detached=tuple(self._detached_steps),
             reattached=tuple(self._reattached),
             retracted=tuple(joins.retracted),
-            reached=tuple(self._reached()),
+            reached=self._reached(joins.reached),
+            replaced=self._reached(joins.replaced),
+            passed=tuple(joins.passed),
             requirements=self._changed_requirements(),
-            arrivals=joins.arrivals,
-            fired=joins.fired,
-            completed_before=joins.completed_before,
-        )
-        routing = state.routing.model_copy(
-            update={
-                "arrivals": {**state.routing.arrivals, **remap.arrivals},
-                "fired": {**state.routing.fired, **remap.fired},
-                "completed_before": {**state.routing.completed_before, **remap.completed_before},
-            }
+            generations=joins.generations,
         )
         frontier = {
             **joins.frontier,
@@ -333,7 +332,7 @@ class _SwapReporter:
             },
             **{r.step: FrontierStep(step=r.step, node=r.node) for r in self._starts()},
         }
-        withdrawn = tuple(self._withdrawn_interrupts(remap, routing))
+        withdrawn = tuple(self._withdrawn_interrupts(remap))
         return SwapReport(
             graph_version=state.graph_version + 1,
             swap=True,
@@ -346,7 +345,9 @@ class _SwapReporter:
                 if n in self._kept and self._old.nodes[n] != self._new.nodes[n]
             ),
             steps=(*self._explained_step_remaps(withdrawn), *self._starts()),
-            blocked=blocked_nodes(self._old, self._new, state, frontier, joins.ahead, routing),
+            blocked=blocked_nodes(
+                self._old, self._new, state, frontier, joins.ahead, joins.routing
+            ),
             withdrawn=withdrawn,
             notes=(*self._notes(), *plan_notes(self._old, self._new)),
             remap=remap,
@@ -390,14 +391,17 @@ class _SwapReporter:
     def _is_same(self, old: PlanNode | None, name: NodeName) -> bool:
         return is_same(old, self._new.nodes.get(name))
 
-    def _reached(self) -> Iterator[ReachedNode]:
-        for name in self._joins.reached:
-            when = self._new.nodes[name].when
-            yield ReachedNode(node=name, requirement=render_condition(when) if when else "")
+    def _reached(self, names: Iterable[NodeName]) -> tuple[ReachedNode, ...]:
+        conditions = [(name, self._new.nodes[name].when) for name in names]
+        return tuple(
+            ReachedNode(node=name, requirement=render_condition(when) if when else "")
+            for name, when in conditions
+        )
 
     def _starts(self) -> Iterator[StepRemap]:
-        for number, name in enumerate(self._joins.reached):
-            visits = self._state.visits.get(name, 0) + self._joins.reached[:number].count(name)
+        starts = self._joins.starts
+        for number, name in enumerate(starts):
+            visits = self._state.visits.get(name, 0) + starts[:number].count(name)
             visits -= self._joins.retracted_count(name)
             because = "it is new" if name not in self._kept else "its join is met"
             yield StepRemap(
@@ -422,13 +426,11 @@ class _SwapReporter:
 
     # -- interrupts --------------------------------------------------------------------------
 
-    def _withdrawn_interrupts(self, remap: Remap, routing: Routing) -> Iterator[InterruptId]:
+    def _withdrawn_interrupts(self, remap: Remap) -> Iterator[InterruptId]:
         """The interrupts that no step waits for any more, or whose question has changed."""
         for asked in self._state.interrupts.values():
             if asked.step is None:
-                is_withdrawn = asked.kind == "requirement" and not self._is_still_incomplete(
-                    asked, routing
-                )
+                is_withdrawn = asked.kind == "requirement" and not self._is_still_incomplete(asked)
             elif asked.step in remap.detached:
                 is_withdrawn = True
             else:
@@ -448,11 +450,11 @@ class _SwapReporter:
             else:
                 yield remap
 
-    def _is_still_incomplete(self, asked: Interrupt, routing: Routing) -> bool:
+    def _is_still_incomplete(self, asked: Interrupt) -> bool:
         name = NodeName(asked.detail)
-        if name not in self._kept or name in self._joins.reached:
+        if name not in self._kept or name in self._joins.starts:
             return False
-        return bool(missing_sources(self._new, name, routing))
+        return bool(missing_sources(self._new, name, self._joins.routing))
 
     def _is_changed_question(self, asked: Interrupt, remap: Remap) -> bool:
         if asked.step is None or asked.call is not None:
@@ -474,10 +476,11 @@ class _SwapReporter:
                 handoff = entry.child_steps.goto
             for lost in lost_targets(entry, handoff, self._new.nodes):
                 yield f"{step}: {lost}; the run continues without it"
-        for name in self._joins.passed:
-            yield f"{name} does not run: the run has passed it"
         for name in self._joins.repeated:
             yield f"{name} does not run again: it has run already"
+        for name in self._joins.passed:
+            if name not in (*self._joins.repeated, *self._state.routing.passed):
+                yield f"{name} does not run: the run has passed it"
 
 
 def _step_remap(entry: FrontierStep, fate: ChangeEffect, because: str = "") -> StepRemap:

@@ -14,7 +14,7 @@ from crewlog.definition.conditions import (
     value_of,
 )
 from crewlog.definition.findings import listed
-from crewlog.graph.joins import missing_sources
+from crewlog.graph.joins import counts_at, missing_sources
 from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanNode
 from crewlog.ids import AgentName, NodeName, RunId, StepId, item_number, node_of, parent_or_self
 from crewlog.model import Json
@@ -210,10 +210,9 @@ class _JournalReader:
         join = self.plan.nodes[name].join
         if join is None or len(join.of) == 1:
             return f"{source} is done"
-        routing = self.state.routing
-        base = routing.completed_before.get(name, ())
-        arrived = [s for s in join.of if routing.arrivals.get(name, {}).get(s, 0) > 0]
-        kept = [s for s in join.of if s in base]
+        counts = counts_at(name, join.of, self.state.routing)
+        arrived = [s for s, count in counts.items() if count is not None and count > 0]
+        kept = [s for s, count in counts.items() if count is None]
         if join.need == 1:
             return f"{source} is done, the first of {listed(join.of)}"
         counted = "" if join.need == len(join.of) else f", {join.need} of {len(join.of)}"
@@ -337,7 +336,7 @@ _ENDS = {"completed": "ended", "failed": "failed", "stopped": "was stopped", "cu
 
 def _has_not_arrived(reader: _JournalReader, source: NodeName, target: NodeName) -> bool:
     """Whether a completed node did not arrive at a join."""
-    return not reader.state.routing.arrivals.get(target, {}).get(source, 0)
+    return not counts_at(target, [source], reader.state.routing)[source]
 
 
 def _unsent_reason(reader: _JournalReader, plan: GraphPlan, source: NodeName, why: str) -> str:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from crewlog.authority.permissions import with_live_permission, without_milder_permissions
 from crewlog.canonical_json import canonical
-from crewlog.ids import ContentHash
+from crewlog.ids import ContentHash, NodeName
 from crewlog.state import journal as j
 from crewlog.state.excerpt import excerpt
 from crewlog.state.fold.handlers import REASON_LENGTH, Changes, Frontier, handles, with_item
 from crewlog.state.fold.step import add_steps
 from crewlog.state.frontier import with_queued_steps
 from crewlog.state.live_permissions import agent_permission_change, tool_permission_change
-from crewlog.state.model import ChangedPermission, ChangeRecord, CrewState, PendingChange
+from crewlog.state.model import (
+    ChangedPermission,
+    ChangeRecord,
+    CrewState,
+    FrontierStep,
+    PendingChange,
+)
 
 CHANGES_KEPT = 100
 """The most changes that the state keeps; the journal has all of them."""
@@ -129,14 +135,13 @@ def _fold_definition_changed(
 @handles(j.GraphSwapped)
 def replace_graph(state: CrewState, entry: j.GraphReplacement, position: int) -> Changes:
     """The changes of a new graph: its definition, and what becomes of each step."""
-    remap = entry.remap
-    frontier, detached = _with_moved_steps(state, remap)
-    visits, sent = dict(state.visits), dict(state.routing.sent)
+    remap, firings = entry.remap, dict(state.routing.firings)
+    frontier, detached = _with_moved_steps(state, remap, firings)
+    visits = dict(state.visits)
     for step in remap.retracted:
         node = frontier.pop(step).node
         visits[node] -= 1
-        if node in sent:
-            sent[node] = max(0, sent[node] - 1)
+        firings[node] -= 1
     for step, requirement in remap.requirements.items():
         current = frontier[step]
         status = current.status
@@ -144,13 +149,20 @@ def replace_graph(state: CrewState, entry: j.GraphReplacement, position: int) ->
             status = "waiting" if requirement else "ready"
         changes = {"requirement": requirement, "status": status, "since": position, "deadline": 0}
         frontier[step] = current.model_copy(update=changes)
-    add_steps(frontier, visits, remap.reached, position)
+    for reached in remap.reached:
+        firings[reached.node] = firings.get(reached.node, 0) + 1
+    by_join = {reached.node for reached in remap.reached}
+    add_steps(frontier, visits, remap.reached, position, by_join=by_join)
+    add_steps(frontier, visits, remap.replaced, position)
+    arrivals = dict(state.routing.arrivals)
+    for node in {*remap.passed} ^ {*state.routing.passed}:
+        arrivals[node] = arrivals.get(node, 0) + (1 if node in remap.passed else -1)
     routing = state.routing.model_copy(
         update={
-            "arrivals": {**state.routing.arrivals, **remap.arrivals},
-            "fired": {**state.routing.fired, **remap.fired},
-            "completed_before": {**state.routing.completed_before, **remap.completed_before},
-            "sent": sent,
+            "arrivals": arrivals,
+            "passed": remap.passed,
+            "generations": {**state.routing.generations, **remap.generations},
+            "firings": {node: count for node, count in firings.items() if count},
         }
     )
     return {
@@ -164,18 +176,28 @@ def replace_graph(state: CrewState, entry: j.GraphReplacement, position: int) ->
     }
 
 
-def _with_moved_steps(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
+def _with_moved_steps(
+    state: CrewState, remap: j.Remap, firings: dict[NodeName, int]
+) -> tuple[Frontier, Frontier]:
     """The frontier and the detached steps after steps were detached or reattached."""
     frontier, detached = dict(state.frontier), dict(state.detached_steps)
+
+    def count(step: FrontierStep, change: int) -> None:
+        if step.by_join:
+            firings[step.node] = max(0, firings.get(step.node, 0) + change)
+
     for step in remap.detached_turns:
+        count(frontier[step], -1)
         changes = {"is_detached": True, "definition": state.definition}
         frontier[step] = frontier[step].model_copy(update=changes)
     for step in remap.detached:
         current = frontier.pop(step)
+        count(current, 0 if current.is_detached else -1)
         changes = {"is_detached": False, "definition": current.definition or state.definition}
         detached[step] = current.model_copy(update=changes)
     for step in remap.reattached:
         current = detached.pop(step) if step in detached else frontier[step]
+        count(current, 1)
         changes = {"is_detached": False, "definition": ContentHash("")}
         frontier[step] = current.model_copy(update=changes)
     return frontier, detached

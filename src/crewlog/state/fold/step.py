@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from crewlog.ids import NodeName, StepId, child_step_log, step_id
@@ -36,6 +36,9 @@ from crewlog.state.model import (
     WakingMessage,
 )
 
+NEXT = "next"
+"""The outcome by which a node arrives at the joins after it."""
+
 ASK_HUMAN = "ask_human"
 """Where a branch goes at its limit if people may raise that."""
 
@@ -47,21 +50,23 @@ def _fold_nodes_reached(state: CrewState, entry: j.NodesReached, position: int) 
     routing = routing_after(
         state.routing,
         entry.source,
-        entry.arrived,
+        is_arrival=NEXT in entry.outcome,
         loop=entry.loop,
-        reset=entry.reset,
-        late=entry.late,
+        generations=entry.generations,
         rearmed=entry.loop_reset,
     )
-    sent = dict(routing.sent)
+    for step, current in frontier.items():
+        if current.by_join and current.node in entry.generations:
+            frontier[step] = current.model_copy(update={"by_join": False})
+    sent, firings = dict(routing.sent), dict(routing.firings)
     for reached in entry.to:
-        if reached.node not in entry.arrived:
-            sent[reached.node] = sent.get(reached.node, 0) + 1
-    add_steps(frontier, visits, entry.to, position)
+        counts = firings if reached.node in entry.arrived else sent
+        counts[reached.node] = counts.get(reached.node, 0) + 1
+    add_steps(frontier, visits, entry.to, position, by_join=entry.arrived)
     changes: Changes = {
         "visits": visits,
         "frontier": frontier,
-        "routing": routing.model_copy(update={"sent": sent}),
+        "routing": routing.model_copy(update={"sent": sent, "firings": firings}),
         "idle": None if entry.to else state.idle,
     }
     if entry.branched:
@@ -78,8 +83,19 @@ def add_steps(
     to: Iterable[j.ReachedNode],
     position: int,
     waking_message: WakingMessage | None = None,
+    *,
+    by_join: Collection[NodeName] = (),
 ) -> None:
-    """Adds a step for each reached node; it is queued if its node has another step."""
+    """Adds a step for each reached node; it is queued if its node has another step.
+
+    Args:
+        frontier: The frontier.
+        visits: The visit numbers.
+        to: The nodes.
+        position: The position of the entry.
+        waking_message: The message that starts the steps.
+        by_join: The nodes whose joins fired.
+    """
     busy_nodes = {step.node for step in frontier.values()}
     for reached in to:
         visits[reached.node] = visits.get(reached.node, 0) + 1
@@ -92,6 +108,7 @@ def add_steps(
             since=position,
             reached=position,
             requirement=reached.requirement,
+            by_join=reached.node in by_join,
             waking_message=waking_message,
         )
         busy_nodes.add(reached.node)
@@ -100,35 +117,28 @@ def add_steps(
 def routing_after(
     routing: Routing,
     source: NodeName | None,
-    arrived: Iterable[NodeName],
     *,
+    is_arrival: bool,
     loop: bool = False,
-    reset: dict[NodeName, tuple[NodeName, ...]] | None = None,
-    late: dict[NodeName, dict[NodeName, int]] | None = None,
+    generations: Mapping[NodeName, dict[NodeName, int | None]] | None = None,
     rearmed: bool = False,
 ) -> Routing:
     """The routing after a completion. The engine needs it before it records the entry."""
     if source is None:
         return routing
-    arrivals = dict(routing.arrivals)
-    for target in arrived:
-        counts = arrivals.get(target, {})
-        arrivals[target] = with_item(counts, source, counts.get(source, 0) + 1)
     changes: Changes = {
         "completed": with_item(routing.completed, source, routing.completed.get(source, 0) + 1),
-        "arrivals": arrivals,
     }
+    if is_arrival:
+        count = routing.arrivals.get(source, 0) + 1
+        changes["arrivals"] = with_item(routing.arrivals, source, count)
     if loop or rearmed:
         used = 0 if rearmed else routing.loops.get(source, 0)
         changes["loops"] = with_item(routing.loops, source, used + (1 if loop else 0))
-    if reset:
-        for target in reset:
-            arrivals.pop(target, None)
-        for target, owed in (late or {}).items():
-            arrivals[target] = {source: -count for source, count in owed.items()}
-        changes["completed_before"] = {**routing.completed_before, **reset}
-        changes["sent"] = {n: count for n, count in routing.sent.items() if n not in reset}
-        changes["fired"] = {n: count for n, count in routing.fired.items() if n not in reset}
+    if generations:
+        changes["generations"] = {**routing.generations, **generations}
+        changes["sent"] = {n: c for n, c in routing.sent.items() if n not in generations}
+        changes["firings"] = {n: c for n, c in routing.firings.items() if n not in generations}
     return routing.model_copy(update=changes)
 
 

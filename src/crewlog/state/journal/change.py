@@ -77,19 +77,17 @@ class Remap(Model):
     """Steps that have not started and whose joins are not met in the new graph; their visit numbers
     are free again."""
     reached: tuple[ReachedNode, ...] = ()
-    """Nodes that get a step by the new graph."""
+    """Nodes that get a step by the new graph: their joins fire."""
+    replaced: tuple[ReachedNode, ...] = ()
+    """Nodes that get a step in the place of another node's step that no join started."""
+    passed: tuple[NodeName, ...] = ()
+    """All nodes that the run has passed: they do not start, and count as done."""
     requirements: dict[StepId, str] = Field(default_factory=dict[StepId, str])
     """The new requirements of steps that have not started; empty: none."""
-    arrivals: dict[NodeName, dict[NodeName, int]] = Field(
-        default_factory=dict[NodeName, dict[NodeName, int]]
+    generations: dict[NodeName, dict[NodeName, int | None]] = Field(
+        default_factory=dict[NodeName, dict[NodeName, int | None]]
     )
-    """The changed arrivals at joins."""
-    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
-    """The changed counts of how often joins have fired."""
-    completed_before: dict[NodeName, tuple[NodeName, ...]] = Field(
-        default_factory=dict[NodeName, tuple[NodeName, ...]]
-    )
-    """The changed sources of joins that count as completed."""
+    """The changed arrivals of sources at the start of joins' generations."""
 
 
 class GraphReplacement(Entry):

@@ -46,21 +46,18 @@ class NodesReached(Entry):
     to: tuple[ReachedNode, ...] = ()
     """The nodes that get a step."""
     arrived: tuple[NodeName, ...] = ()
-    """The joins that the source arrived at."""
+    """The joins that the source arrived at; at the start, the entry points."""
     outcome: tuple[str, ...] = ("next",)
     """Where the completion leads: `next`, `end`, `fail`, or nodes."""
     because: str = ""
     """The reason of a branch."""
     loop: bool = False
     """Whether a branch took its loop, which counts against `at_most`."""
-    reset: dict[NodeName, tuple[NodeName, ...]] = Field(
-        default_factory=dict[NodeName, tuple[NodeName, ...]]
+    generations: dict[NodeName, dict[NodeName, int | None]] = Field(
+        default_factory=dict[NodeName, dict[NodeName, int | None]]
     )
-    """The joins whose generation starts anew, with the sources that count as completed."""
-    late: dict[NodeName, dict[NodeName, int]] = Field(
-        default_factory=dict[NodeName, dict[NodeName, int]]
-    )
-    """The arrivals of the generation before that are still to come, by join and source."""
+    """The joins whose generation starts anew, with the arrivals of their sources so far. Null: the
+    source counts as done."""
     loop_reset: bool = False
     """Whether people reset the count of a branch's loop."""
     branched: tuple[NodeName, ...] = ()

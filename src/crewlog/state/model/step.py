@@ -51,6 +51,8 @@ class FrontierStep(Model):
     deadline: int = 0
     """When the timer fires that it waits for, or the timeout of a started step, in milliseconds
     since the epoch; 0: none."""
+    by_join: bool = False
+    """Whether `Routing.firings` counts it: its join started it in this generation."""
     is_detached: bool = False
     """Whether a change removed its node: its turn runs to its end, and nothing follows."""
     definition: ContentHash = ContentHash("")
@@ -71,19 +73,19 @@ class Routing(Model):
 
     completed: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """The number of completed steps, by node."""
-    arrivals: dict[NodeName, dict[NodeName, int]] = Field(
-        default_factory=dict[NodeName, dict[NodeName, int]]
+    arrivals: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often each node has arrived at the joins that wait for it."""
+    generations: dict[NodeName, dict[NodeName, int | None]] = Field(
+        default_factory=dict[NodeName, dict[NodeName, int | None]]
     )
-    """The arrivals at a join since its generation started, by join and source. Below zero while
-    arrivals of the generation before are still to come."""
-    completed_before: dict[NodeName, tuple[NodeName, ...]] = Field(
-        default_factory=dict[NodeName, tuple[NodeName, ...]]
-    )
-    """The sources of a join that count as completed since a loop went back behind it."""
+    """The arrivals of its sources when the generation of a join started, by join and source, where
+    they are not 0. Null: the source counts as done. Includes sources that a change removed."""
+    passed: tuple[NodeName, ...] = ()
+    """Nodes that the run had passed when a change added them: `arrivals` counts each once more."""
     loops: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a branch took its loop, since it was last reset."""
-    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
-    """How often a join had fired when a change altered it: it fires again only for further
-    arrivals."""
+    firings: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How many steps of a node its join started since its generation started, apart from detached
+    ones. An entry point counts as a join that fires at the start."""
     sent: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a node was reached without its join, since the join's generation started."""
