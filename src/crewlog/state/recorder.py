@@ -21,8 +21,8 @@ from crewlog.state.logs import empty_log_head
 from crewlog.state.model import CrewState
 
 LARGEST_PACKED_RESULT = 32 * 1024
-"""The most bytes of the message of a call whose metadata packs entries: the result of a larger one
-may be kept in external storage."""
+"""The most bytes of a call result whose metadata packs entries: larger ones may be kept in external
+storage."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Journal:
         Not if the store does not have the message. Nor that of a large one: it may be in external
         storage, whose loss must not lose entries.
         """
-        if result.stored and len(canonical(result.body)) <= LARGEST_PACKED_RESULT:
+        if result.stored and len(canonical(result.to_json())) <= LARGEST_PACKED_RESULT:
             self._metadata[result.hash] = body_metadata(result.body)
 
     def batch(self) -> Batch:
