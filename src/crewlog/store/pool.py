@@ -222,9 +222,7 @@ class Pool:
                 return await self._fetch(sql, args)
 
     async def _fetch(self, sql: str, args: tuple[object, ...]) -> list[asyncpg.Record]:
-        # A timeout takes a timer; a free connection needs none.
-        timeout = None if self._pool.get_idle_size() else _ACQUIRE_TIMEOUT
-        async with self._pool.acquire(timeout=timeout) as connection:
+        async with self._pool.acquire(timeout=_ACQUIRE_TIMEOUT) as connection:
             if not self._connector.has_pooler:
                 return await connection.fetch(sql, *args)
             async with connection.transaction():
