@@ -71,15 +71,21 @@ _INVALID_STATEMENT = ("22", "23", "42")
 """SQLSTATE classes of a wrong statement or wrong values."""
 _VALID_STATEMENT = ("42501", "42P01")
 """States of these classes with another cause: no permission, and a dropped table."""
-_RETRYABLE = (
+_LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
-    asyncpg.TransactionRollbackError,
-    asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     ConnectionResetError,
     BrokenPipeError,
+)
+"""Errors of a lost connection. The server reports its end before it closes the socket. Until then
+the connection looks open, and a statement that begins on it fails with an internal error."""
+_RETRYABLE = (
+    *_LOST,
+    asyncpg.TransactionRollbackError,
+    asyncpg.ReadOnlySQLTransactionError,
 )
 """Errors of a lost connection, or of a conflict with another transaction. A server that takes no
 writes is among them: after a failover, a new connection may lead to another server."""
@@ -223,11 +229,15 @@ class Pool:
 
     async def _fetch(self, sql: str, args: tuple[object, ...]) -> list[asyncpg.Record]:
         async with self._pool.acquire(timeout=_ACQUIRE_TIMEOUT) as connection:
-            if not self._connector.has_pooler:
-                return await connection.fetch(sql, *args)
-            async with connection.transaction():
-                await connection.execute(_FOR_TRANSACTION)
-                return await connection.fetch(sql, *args)
+            try:
+                if not self._connector.has_pooler:
+                    return await connection.fetch(sql, *args)
+                async with connection.transaction():
+                    await connection.execute(_FOR_TRANSACTION)
+                    return await connection.fetch(sql, *args)
+            except _LOST:
+                connection.terminate()
+                raise
 
     async def close(self) -> None:
         """Closes the connections; terminates them if the server does not answer in time."""
