@@ -18,6 +18,8 @@ from crewlog.definition.operations import (
     Disconnect,
     RemoveAgent,
 )
+from crewlog.encryption import purposes
+from crewlog.encryption.codec import encrypt_for
 from crewlog.errors import ChangeConflict, CommandRejected, ComponentConflict, RunAlreadyMerged
 from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.reporting.wire_views import rename_view
@@ -524,8 +526,9 @@ async def test_what_comes_in_a_runs_last_moments_is_heard_by_whom_is_meant(crews
     raw = crews.temporal.get_workflow_handle(two.id)
     for log in ("channel:x", "private:ann"):
         said = {"id": log, "by": "fay", "text": f"raw to {log}", "to": log}
-        await raw.signal("message", said)
-        await raw.signal("message", said)
+        with encrypt_for(purposes.signal("message")):
+            await raw.signal("message", said)
+            await raw.signal("message", said)
         await two.message(f"to {log}", to=log, by="fay")
     await crews.start_worker(queue)
     assert (await two.result(LIMIT)).surviving_run == one.id
