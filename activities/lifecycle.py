@@ -60,7 +60,7 @@ async def _lower_start(
         address = await _find_crew(data, store)
         known = definitions.lowered.get(address)
         if known is not None and known.is_new and not (task.edited or task.model):
-            # The store has the definition of a registered crew, and its normal form mostly is it.
+            # The store has the definition as it was registered; its normal form may differ.
             if known.hash != address:
                 await store.put_definition(known.data)
             return known

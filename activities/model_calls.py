@@ -153,7 +153,7 @@ class CallPreparation:
         return time.monotonic() - self._requested_at <= QUICK_SECONDS
 
     async def finish(self) -> bool | None:
-        """Ends the storing; returns whether the store has the batch, or None if nobody tried."""
+        """Ends the storing; returns whether the store has the batch, None if no write was tried."""
         self._cancel_timer()
         if self._storing is not None:
             return await self._storing

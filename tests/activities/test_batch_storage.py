@@ -65,6 +65,26 @@ async def test_the_batch_of_a_slow_call_is_stored_during_the_call(model_call, st
     assert result.hash in await store.get_bodies([result.hash])
 
 
+async def test_the_batch_of_a_call_is_stored_while_it_is_prepared(
+    model_call, activities, store, log, appended, monkeypatch
+):
+    monkeypatch.setattr("crewlog.activities.model_calls.PREPARATION_SECONDS", 0.0)
+    get_model = activities._models._models.get
+
+    async def wait_for_batch(*args: Any) -> Any:
+        async with asyncio.timeout(10):
+            while not appended:  # noqa: ASYNC110 - the store is patched
+                await asyncio.sleep(0.005)
+        return await get_model(*args)
+
+    monkeypatch.setattr(activities._models._models, "get", wait_for_batch)
+    log.says("go")
+    result = await model_call(crew(QUICK), log)
+    assert appended == [0]
+    assert (result.stored, result.journaled) == (True, True)
+    assert len(await store.read_journal(RUN)) == 1
+
+
 async def test_the_batch_of_a_failed_call_is_stored(model_call, store, log, appended):
     log.says("go")
     with pytest.raises(ApplicationError, match="has no reply"):
