@@ -348,8 +348,28 @@ class Site:
         lines = [json.loads(line) for line in text.splitlines()]
         return [prompt for prompt in lines if prompt["run"] == run.id]
 
+    async def stored(self, run: Run) -> None:
+        """Waits until the store has what a live run had written when this began.
+
+        A run without a worker writes nothing more.
+        """
+        description = await self.temporal.get_workflow_handle(run.id).describe()
+        is_running = description.status is WorkflowExecutionStatus.RUNNING
+        if not is_running or not self.has_worker(description.task_queue):
+            return
+        position, deadline = (await run.state()).position, time.monotonic() + LIMIT
+        while position and not await self.store.read_journal(run.id, position - 1, 1):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"entry {position} of {run.id} is not stored in {LIMIT:g} s")
+            await asyncio.sleep(0.02)
+
     async def journal(self, run: Run) -> list[tuple[int, JournalEntry]]:
-        """The run's journal, from the store alone."""
+        """The journal of a run in the store, with what a live run had written when this began."""
+        await self.stored(run)
+        return await self.stored_journal(run)
+
+    async def stored_journal(self, run: Run) -> list[tuple[int, JournalEntry]]:
+        """The entries of the run that the store has now."""
         found: list[tuple[int, JournalEntry]] = []
         while True:
             after = found[-1][0] if found else 0
@@ -388,7 +408,7 @@ class Site:
         """Folding the journal of the store gives the state, the stored one and the live one."""
         description = await self.temporal.get_workflow_handle(run.id).describe()
         failed = description.status is WorkflowExecutionStatus.FAILED
-        rows = await self.journal(run)
+        rows = await self.stored_journal(run)
         if failed and (not rows or rows[-1][1].kind != "RunFailed"):
             raise AssertionError(f"{run.id}: {await self.client().gateway.failure(run.id)}")
         if not rows:

@@ -71,6 +71,7 @@ async def test_a_foreign_workflow_writes_and_removes_nothing(crews: Site, tmp_pa
     run = await owner.start(crew, "go", execution_timeout=RUN_LIMIT)
     crews.runs.append(run)
     await until(lambda: crews.ledger(run, "start"), "the gate")
+    await crews.stored(run)
     rows = await crews.store.read_journal(RunId(run.id))
     batch = {"first": rows[-1].position + 1, "entries": [FORGED]}
     tasks = [

@@ -32,7 +32,7 @@ async def forged(site: Site, victim: Run, status: str, **fields: Any) -> tuple[R
     Whoever can write to the store could make it.
     """
     run, merge = RunId(f"forged-{victim.id}"), f"forged-{victim.id}/tie"
-    first = next(iter(await site.journal(victim)))[1]
+    _, first = (await site.journal(victim))[0]
     started = {**entry_to_json(first), "run": run}
     at = (await victim.state()).started_at
     request = j.MergeRequested(

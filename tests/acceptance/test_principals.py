@@ -581,6 +581,7 @@ async def test_another_policy_is_stored_before_anybody_is_told_of_it(
     assert named[-1] == STORE_BATCH
     (start, *_) = (await eve.checkpoints()).checkpoints
     await eve.rollback(start.position)
+    await crews.stored(run)
     row = await crews.store.get_run(run.id)
     assert row is not None
     assert row.definition == (await eve.state()).definition

@@ -243,6 +243,7 @@ async def test_signals_before_the_approval_are_kept(crews: Site) -> None:
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
     await run.answer("i1", "approve")
     await run.wait_until(lambda view: not view.interrupts, LIMIT)
+    await crews.stored(run)
     assert (await crews.store.get_run(run.id)).status == "paused"
     assert not await crews.entries(run, "RunStarted")
     await run.resume(by="ana", id="p2")
