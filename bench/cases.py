@@ -16,6 +16,7 @@ CASES: dict[str, str] = {
     "lanes": "bench.lanes",
     "pool": "bench.pool",
     "throughput": "bench.throughput",
+    "slow_models": "bench.slow_models",
     "replay": "bench.replay",
     "compile": "bench.compiling",
     "memory": "bench.memory",

@@ -41,6 +41,13 @@ def ring(steps: int, model: str = "bench:say") -> Crew:
     }
 
 
+def slow(calls: int, seconds: float) -> Crew:
+    """Agents one after the other, each of which waits for its model."""
+    names = [f"agent{number}" for number in range(calls)]
+    model = f"bench:wait-{seconds}"
+    return {"crew": "slow", "agents": {name: agent(model) for name in names}, "flow": [*names]}
+
+
 def fan(width: int) -> Crew:
     """Agents side by side, and one that waits for all of them."""
     names = [f"agent{number}" for number in range(width)]

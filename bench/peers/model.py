@@ -3,6 +3,7 @@
 What it does is told by its name and by the last message, so it costs the same at every length:
 
 - `bench:say` says a text of 400 bytes;
+- `bench:wait-2.0` says it after two seconds;
 - `bench:new` says a text of 400 bytes that nobody has said before;
 - `bench:large-1000000` says a text of a million bytes;
 - `bench:nap-0.4` calls the tool `nap` once, then says it;
@@ -15,6 +16,7 @@ What it does is told by its name and by the last message, so it costs the same a
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,6 +60,9 @@ class BenchModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        verb, _, value = self.does.partition("-")
+        if verb == "wait":
+            await asyncio.sleep(float(value))
         return self._generate(messages, stop)
 
     def _reply(self, messages: list[BaseMessage]) -> AIMessage:
