@@ -214,7 +214,6 @@ class Hydrator:
         agent: AgentName,
         view: View,
         batch: Batch = Batch.EMPTY,
-        bodies: Mapping[ContentHash, Json] | None = None,
         *,
         step: StepId | None = None,
         complete: bool = True,
@@ -227,7 +226,6 @@ class Hydrator:
             agent: The agent of the view: its messages are its own, all others are quoted.
             view: The logs, each at a head.
             batch: Entries that the store may not have yet; their links are not read.
-            bodies: Message bodies that need not be read.
             step: The step that the view is for.
             complete: Whether tool calls without a result get one.
             unreadable_logs: Logs that the agent may not read, for the reason of a refusal.
@@ -237,9 +235,7 @@ class Hydrator:
             StoreUnavailable: the store does not answer.
             StoreIncomplete: the store lacks a row.
         """
-        _, transcript = await self._build_transcript(
-            run, agent, view, batch, bodies, step, unreadable_logs
-        )
+        _, transcript = await self._build_transcript(run, agent, view, batch, step, unreadable_logs)
         return transcript.completed_messages() if complete else transcript.messages()
 
     async def hydrate_window(
@@ -257,7 +253,7 @@ class Hydrator:
         """
         run, step = task.run, task.step
         cache, transcript = await self._build_transcript(
-            run, task.agent, view, task.batch, None, step, unreadable_logs
+            run, task.agent, view, task.batch, step, unreadable_logs
         )
         logs = {log: Log(at.chain, at.length) for log, at in transcript.log_heads.items()}
         # This object, and not the run's present cache: the run may have been dropped meanwhile.
@@ -271,7 +267,6 @@ class Hydrator:
         agent: AgentName,
         view: View,
         batch: Batch,
-        bodies: Mapping[ContentHash, Json] | None,
         step: StepId | None,
         unreadable_logs: Collection[LogName],
     ) -> tuple[_RunCache, _ViewTranscript]:
@@ -279,7 +274,6 @@ class Hydrator:
         step = step if step is not None and item_number(step) else None
         cache = self._get_cache(run)
         self._add_batch(cache, batch)
-        cache.add_bodies(bodies or {})
         logs = await self._load_checked_logs(cache, view, batch, step, unreadable_logs)
         _, new = cache.find_transcript(agent, logs, step, view)
         await self._read_bodies(cache, (body for _, body in new))

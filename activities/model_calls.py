@@ -227,11 +227,11 @@ class ModelCalls:
         models: ModelFactory,
         registry: ToolLoader,
         built_in: BuiltInTools,
-        artifacts: Artifacts | None = None,
-        files: Files | None = None,
+        artifacts: Artifacts,
+        files: Files,
     ) -> None:
         self._store = store
-        self._files = files or Files(None)
+        self._files = files
         self._definitions = definitions
         self._hydrator = hydrator
         self._models = models

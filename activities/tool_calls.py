@@ -168,11 +168,11 @@ class ToolCalls:
         registry: ToolLoader,
         built_in: BuiltInTools,
         workspace: Path,
-        artifacts: Artifacts | None = None,
-        files: Files | None = None,
+        artifacts: Artifacts,
+        files: Files,
     ) -> None:
         self._store = store
-        self._files = files or Files(None)
+        self._files = files
         self._definitions = definitions
         self._hydrator = hydrator
         self._registry = registry

@@ -198,6 +198,19 @@ def test_an_error_in_a_script_names_its_place(tmp_path):
     assert "no regular expression" in str(failed.value)
 
 
+async def test_each_start_of_a_registered_crew_stores_its_normal_form(activities, store, env):
+    """The catalog has what was registered; a run names the normal form, and may outlive others."""
+    data = crew("openai:x").to_json()
+    short = {key: value for key, value in data.items() if key != "flow"}
+    await store.register_crew(CrewName("music"), short, 0)
+    assert hash_json(short) != hash_json(data)
+    for _ in range(2):
+        store._definitions.pop(hash_json(data), None)  # the last run that named it was deleted
+        started = await env.run(activities.prepare_run, PrepareRun(run=RUN, crew="music"))
+        assert started.definition == data
+        assert await store.get_definition(hash_json(data)) == data
+
+
 async def test_open_run_resolves_registered_and_inline_crews(activities, store, env):
     data = crew("openai:x").to_json()
     inline = await env.run(activities.prepare_run, PrepareRun(run=RUN, crew=data))

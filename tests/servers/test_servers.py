@@ -16,8 +16,10 @@ import pytest
 
 from children import running
 from crewlog.activities.arguments import argument_error
+from crewlog.activities.artifacts import Artifacts
 from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.definitions import Definitions
+from crewlog.activities.files import Files
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.memory_tools import MemoryTools
@@ -160,7 +162,10 @@ async def test_arguments_that_people_edit_are_checked_against_a_server_s_tool(
     store = kit.store
     definitions, hydrator = Definitions(store), Hydrator(store)
     built_in = BuiltInTools(MemoryTools(store))
-    calls = ToolCalls(store, definitions, hydrator, kit.registry, built_in, tmp_path)
+    artifacts, files = Artifacts(store, hydrator), Files(None)
+    calls = ToolCalls(
+        store, definitions, hydrator, kit.registry, built_in, tmp_path, artifacts, files
+    )
     for args, fault in [({"a": 1, "b": 2}, ""), ({"a": 1, "b": 101}, "b: 101 is greater")]:
         task = CheckArguments(definition=crew, tool=ToolName("s_add"), args=args)
         found = await calls.check_arguments(task)

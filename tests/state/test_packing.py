@@ -102,7 +102,7 @@ async def test_every_journal_survives_packing_cut_anywhere() -> None:
 
 def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
     rng = dice(1)
-    saved = 0
+    saved, kept = 0, set[tuple[str, bool]]()
     for n in range(300):
         step = f"node {n % 3}#{n}"
         result = reply(rng, step, 1, cost=rng.choice([0.0, 0.25]))
@@ -142,8 +142,14 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
         assert json.dumps(whole.entries) == json.dumps(journal.entries), "in the same order, too"
         for short in packed.entries[:2]:
             assert short.keys() <= {"kind", "at", "ref", "calls", "usage", "agent", "ms"}
+        for short, entry in zip(packed.entries[:2], whole.entries, strict=False):
+            is_text = entry["kind"] == "ModelCallCompleted" and not entry.get("calls")
+            usual = ["public" if is_text else f"private:{entry['agent']}"]
+            assert ("logs" not in short["ref"]) == (entry["ref"]["logs"] == usual)
+            kept.add((entry["kind"], "logs" in short["ref"]))
         saved += len(json.dumps(whole.entries)) - len(json.dumps(packed.entries))
     assert saved / 300 > 250
+    assert len(kept) == 4, "each kind had the usual logs, and others"
 
 
 @pytest.mark.parametrize(

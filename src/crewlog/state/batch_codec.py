@@ -2,7 +2,8 @@
 
 Each entry is in the history once, in the input of the next activity, and these bytes are the cost
 of a step. Packed entries leave out the time if it is that of the entry before, what follows from
-the step, and the metadata of their message, whose body is in the history as the result of the call.
+the step, the metadata of their message, whose body is in the history as the result of the call, and
+the logs of the message if they are the usual ones.
 `unpack` is the exact inverse. Entries of rare kinds are not packed.
 """
 
@@ -11,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from crewlog.ids import ContentHash, RunId, StepId, child_step_id, node_of
+from crewlog.ids import (
+    PUBLIC,
+    ContentHash,
+    LogName,
+    RunId,
+    StepId,
+    child_step_id,
+    node_of,
+    private_log,
+)
 from crewlog.model import Json
 from crewlog.state.body_metadata import usage_with_metadata, usage_without_metadata
 from crewlog.state.calls import View
@@ -226,6 +236,8 @@ def _without_metadata(entry: Entry, metadata: Mapping[str, Json]) -> Entry:
         packed["usage"] = usage_without_metadata(entry.get("usage", {}), metadata["usage"])
     if "agent" in packed:
         _leave_out(packed, "agent", node_of(StepId(str(metadata["step"]))))
+    if entry["ref"]["logs"] == _usual_logs(entry):
+        packed["ref"] = {key: value for key, value in entry["ref"].items() if key != "logs"}
     return packed if "step" not in packed and _with_metadata(packed, metadata) == entry else entry
 
 
@@ -239,7 +251,15 @@ def _with_metadata(packed: Entry, metadata: Mapping[str, Json]) -> Entry:
             del entry["usage"]
     if "agent" not in entry:
         entry["agent"] = node_of(entry["step"])
+    if "logs" not in entry["ref"]:
+        entry["ref"] = {**entry["ref"], "logs": _usual_logs(entry)}
     return entry
+
+
+def _usual_logs(entry: Entry) -> list[LogName]:
+    """The logs of most messages: calls of tools and their results are private, texts are public."""
+    is_text = entry["kind"] == "ModelCallCompleted" and not entry.get("calls")
+    return [PUBLIC if is_text else private_log(entry["agent"])]
 
 
 def _expected(entry: Entry, metadata: Mapping[str, Json]) -> Entry:
