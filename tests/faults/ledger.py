@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ CREATE TABLE halts (point TEXT, action TEXT, run TEXT, what TEXT, pid INTEGER, a
 """
 _PATIENCE = 60.0
 """Seconds to wait for another process's write."""
+_USE = threading.Lock()
+"""Held by the thread of this process that uses the file."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,19 @@ class Ledger:
             database.executescript(_TABLES)
 
     @contextmanager
+    def unused(self) -> Generator[None]:
+        """While no thread of this process uses the file: a frozen one must not keep it locked."""
+        with _USE:
+            yield
+
+    @contextmanager
     def _open(self) -> Generator[sqlite3.Connection]:
         # A connection for each use: nothing is carried over a fork or between threads.
+        with _USE, self._connected() as database:
+            yield database
+
+    @contextmanager
+    def _connected(self) -> Generator[sqlite3.Connection]:
         database = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
         try:
             database.execute("PRAGMA synchronous = NORMAL")

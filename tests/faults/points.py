@@ -170,7 +170,8 @@ class Points:
             return
         del self._mine[key]
         self._ledger.halt(key[0], taken.action, run, what)
-        os.kill(os.getpid(), signal.SIGKILL if taken.action == "kill" else signal.SIGSTOP)
+        with self._ledger.unused():
+            os.kill(os.getpid(), signal.SIGKILL if taken.action == "kill" else signal.SIGSTOP)
 
     def _take(self, point: str, run: str) -> None:
         for name in os.listdir(self._open):  # noqa: PTH208 - this is passed very often
