@@ -347,7 +347,23 @@ async def test_what_people_permitted_stays_where_the_plans_say_the_same() -> Non
     same = plan_of(["a", "c", "d"], tools=TOOLS, permissions={"t": ["a"]})
     assert permissions_after(old, same, sim.state) == {"t": ("c",)}
     other = plan_of(["a", "c", "d"], tools=TOOLS, permissions={"t": ["d"]})
-    assert permissions_after(old, other, sim.state) == {"t": ("d",)}
+    assert permissions_after(old, other, sim.state) == {"t": ("d", "c")}
+
+
+async def test_a_change_of_a_tools_permission_returns_it_to_nobody_that_people_took_it_from() -> (
+    None
+):
+    old = plan_of([["a", "b", "c"]], tools=TOOLS, permissions={"t": ["a", "b", "c"]})
+    sim = await begun(old)
+    sim.engine.record(j.ToolPermissionSet(tool="t", agents=("a",)))
+    less = plan_of([["a", "b"]], tools=TOOLS, permissions={"t": ["a", "b"]})
+    assert permissions_after(old, less, sim.state) == {"t": ("a",)}
+    more = plan_of([["a", "b", "c", "d"]], tools=TOOLS, permissions={"t": ["a", "b", "d"]})
+    assert permissions_after(old, more, sim.state) == {"t": ("a", "d")}
+    everyone = plan_of([["a", "b", "c", "d"]], tools=TOOLS)
+    assert permissions_after(old, everyone, sim.state) == {"t": ("a", "d")}
+    sim.engine.record(j.ToolPermissionSet(tool="t", agents=None))
+    assert permissions_after(old, less, sim.state) == {"t": ("a", "b")}
 
 
 async def test_a_change_that_is_accepted_stands_in_the_way_of_others() -> None:

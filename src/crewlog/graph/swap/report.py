@@ -244,22 +244,33 @@ def permissions_after(
 ) -> dict[str, tuple[AgentName, ...] | None]:
     """The agents that may call each tool with the new plan; none: every agent that has it.
 
-    A live permission of a tool stays in force if both plans have the same permissions for the tool.
-    Agents of detached turns keep their permissions until their turns end.
+    What people set on the live run stays in force: an agent that they gave a tool keeps it, and one
+    that they took it from does not get it back, whatever the new plan says. Otherwise the new plan
+    applies. Agents of detached turns keep their permissions until their turns end.
     """
     steps = [state.frontier[step] for step in detached_turns]
     ending = {agent for step in steps for agent in old.node_of(step).agents}
-    known = {*old.agents, *ending}
+    known = {*old.agents, *new.agents, *ending}
     permissions: dict[str, tuple[AgentName, ...] | None] = {}
     for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):
-        row, now = new.permissions.get(ToolName(tool)), state.tool_permissions.get(tool)
-        if row == old.permissions.get(ToolName(tool)) and tool in state.tool_permissions:
+        before, after = old.permissions.get(ToolName(tool)), new.permissions.get(ToolName(tool))
+        now = state.tool_permissions.get(tool, before)
+        if after == before and tool in state.tool_permissions:
             permissions[tool] = now if now is None else tuple(a for a in now if a in known)
-        elif row is not None:
-            keep = [a for a in sorted(ending - {*new.agents}) if now is None or a in now]
-            permissions[tool] = (*row, *(a for a in keep if a not in row))
-        elif tool in new.permissions:
-            permissions[tool] = None
+            continue
+        defined = {*old.agents} if before is None else {*before}
+        taken = set[AgentName]() if now is None else defined - {*now}
+        if after is None:
+            left = [agent for agent in new.agents if agent not in taken]
+            if taken & {*new.agents}:
+                permissions[tool] = tuple(left)
+            elif tool in new.permissions:
+                permissions[tool] = None
+            continue
+        keep = [a for a in sorted(ending - {*new.agents}) if now is None or a in now]
+        given = [a for a in now or () if a in new.agents and a not in defined]
+        allowed = (*(agent for agent in after if agent not in taken), *given, *keep)
+        permissions[tool] = tuple(dict.fromkeys(allowed))
     return permissions
 
 
