@@ -233,6 +233,7 @@ class CrewActivities:
     async def find_command(self, task: FindCommand) -> FindCommandResult:
         """Finds the outcome of a command in the stored journal."""
         with convert_errors(is_final=False):
+            await self._executions.check(task.run)
             return FindCommandResult(
                 outcome=await find_command(self._store, task.run, task.command)
             )
@@ -312,6 +313,8 @@ class CrewActivities:
         """Prepares the definition and the plan of a run merge."""
         with convert_errors():
             async with send_heartbeats():
+                if not activity.info().is_local:
+                    await self._executions.check_task_queue(task.run, task.base)
                 return await self._run_merges().prepare(task)
 
     def _run_merges(self) -> RunMerges:

@@ -26,12 +26,16 @@ from crewlog.model import Model
 from crewlog.state.calls import (
     DELETE_REPLACED_RUN,
     END_RUN,
+    FIND_COMMAND,
     PREPARE_CHANGE,
+    PREPARE_MERGE,
     RESTORE_STATE,
     STORE_BATCH,
     DeleteReplacedRun,
     EndRun,
+    FindCommand,
     PrepareChange,
+    PrepareMerge,
     RestoreState,
     StoreBatch,
 )
@@ -41,6 +45,8 @@ from crewlog.wire import WORKFLOW_TYPE, StartRun
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
 from .test_encryption import send
+from .test_graphs_guarded import signed
+from .test_merges import A
 from .test_principals import client, folder, policy
 
 __all__ = ["folder"]
@@ -254,6 +260,30 @@ async def test_what_goes_on_from_a_signed_run_is_known(crews: Site, folder: Path
     result = await run.result(LIMIT)
     assert (result.status, result.executions) == ("completed", 2)
     assert await crews.store.accepted_executions(run.id)
+
+
+@pytest.mark.usefixtures("worker")
+async def test_an_impostor_reads_nothing_of_a_signed_run(crews: Site, folder: Path) -> None:
+    """A preview of a merge returns the definition and the state of the other run."""
+    victim = await signed(crews, folder, A)
+    await crews.stored(victim)
+    base = (await victim.state()).definition
+    preview = PrepareMerge(
+        run=RunId(f"aaa-{victim.id}"),
+        base=base,
+        other=RunId(victim.id),
+        operation={"op": "connect", "sender": "ann", "listener": "bob", "other": victim.id},
+        asks=RunId(f"aaa-{victim.id}"),
+        decide=True,
+    )
+    told = await refused(crews, WORKFLOW_TYPE, preview.run, PREPARE_MERGE, preview.to_json())
+    assert "does not belong to the run" in told
+    await victim.stop()
+    await victim.result(LIMIT)
+    crews.runs.remove(victim)  # its id is the impostor's from here on
+    find = FindCommand(run=RunId(victim.id), command="c").to_json()
+    told = await refused(crews, WORKFLOW_TYPE, victim.id, FIND_COMMAND, find)
+    assert "does not belong to the run" in told
 
 
 async def test_a_signal_that_says_it_is_encrypted_stops_no_run(crews: Site, folder: Path) -> None:
