@@ -22,11 +22,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
 from crewlog.authority.principals import CommandAuthorization
+from crewlog.canonical_json import hash_json
 from crewlog.errors import CommandRejected, CrewlogError, NotPermitted, RunAlreadyMerged
 from crewlog.graph.engine import Engine
 from crewlog.graph.run_merge.surviving_run import apply_merge
-from crewlog.ids import RunId
-from crewlog.model import is_object
+from crewlog.graph.swap.live_change import check_expected
+from crewlog.ids import RunId, merge_id
+from crewlog.model import Json, is_object
 from crewlog.state import journal as j
 from crewlog.state.calls import (
     ASK_OTHER_RUN,
@@ -313,6 +315,7 @@ class RunMerge:
         try:
             checked = authorize_merge(engine, pending)
             authorization.check_widening(checked, prepared.widens, "the merge")
+            check_expected(pending.expect, hash_json(prepared.definition))
             apply_merge(engine, prepared, op=pending.merge, by=pending.by)
         # Any other handling would fail the workflow task forever. Both runs continue unchanged.
         except Exception as error:  # noqa: BLE001
@@ -525,13 +528,29 @@ def check_request(engine: Engine, content: Any) -> None:
             "a request to merge needs the texts 'merge' and 'run', and the object 'request'",
             remedy="Connect an agent with one of another run: runs send this update themselves.",
         )
-    results = [
-        authorization.authenticate_request(engine, "change", request, run=run, at=None)
-        for run in (RunId(str(content["run"])), engine.state.run)
-    ]
-    refusals = [each for each in results if each is not None and not each.allowed]
-    if len(refusals) == len(results):
-        raise authorization.not_permitted(refusals[0])
+    own, other = engine.state.run, RunId(str(content["run"]))
+    results = {
+        run: authorization.authenticate_request(engine, "change", request, run=run, at=None)
+        for run in (other, own)
+    }
+    checked = {run: each for run, each in results.items() if each is not None}
+    allowed = [run for run, each in checked.items() if each.allowed]
+    if checked and not allowed:
+        raise authorization.not_permitted(checked[other])
+    merge, runs = str(content["merge"]), {own, other}
+    if checked and not any(_requests_merge(request, merge, run, runs) for run in allowed):
+        raise _another_merge_error()
+
+
+def _requests_merge(request: dict[str, Json], merge: str, run: RunId, runs: set[RunId]) -> bool:
+    """Whether a command that was sent to a run requests this merge of the two runs."""
+    command = parse_command("change", request)
+    requested = merge_operation(command) if isinstance(command, Change) else None
+    return (
+        requested is not None
+        and {run, requested.other} == runs
+        and merge == merge_id(run, command.id)
+    )
 
 
 def _check_request(engine: Engine, entry: j.MergeAccepted, read: ReadOtherRunResult) -> None:
@@ -576,9 +595,17 @@ def authorize_merge(
         requested is None
         or requested.other != (merge.other if requester == own else own)
         or {"op": requested.op, **requested.to_json()} != merge.operation
+        or command.expect != merge.expect
     ):
-        raise NotPermitted("the signed command requests another merge")
+        raise _another_merge_error()
     return checked
+
+
+def _another_merge_error() -> NotPermitted:
+    return NotPermitted(
+        "the signed command requests another merge",
+        remedy="Connect an agent with one of the other run: runs send this update themselves.",
+    )
 
 
 async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = False) -> None:

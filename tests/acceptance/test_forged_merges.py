@@ -104,6 +104,26 @@ async def test_a_signed_command_permits_its_own_merge_alone(
     assert not await crews.entries(victim, "MergeAccepted", "MergeFailed", "RunMerged")
 
 
+@pytest.mark.parametrize("other", ["somebody", ""])
+async def test_a_signed_command_for_another_run_leaves_no_event(
+    crews: Site, folder: Any, other: str
+) -> None:
+    """Whoever reads a history has signed commands of other merges, and of no merge."""
+    victim = await signed(crews, folder, A)
+    run = RunId(f"forged-{victim.id}")
+    connect = {"op": "connect", "sender": "dan", "listener": "ann"} | (
+        {"other": other} if other else {}
+    )
+    command: dict[str, Json] = {"id": "tie", "operations": [connect], "by": "ada"}
+    request = of(crews, folder, "ada", victim)._session.signed(run, "change", command)
+    for _ in range(3):
+        with pytest.raises(WorkflowUpdateFailedError, match="") as failed:
+            await ask(victim, crews, {"merge": f"{run}/tie", "run": run, "request": request})
+        assert "requests another merge" in str(failed.value.cause)
+    found = await kinds(crews, victim)
+    assert not found["workflow_execution_update_accepted_event_attributes"]
+
+
 async def test_a_principal_without_the_right_to_change_merges_nothing(
     crews: Site, folder: Any
 ) -> None:

@@ -16,6 +16,7 @@ from crewlog.definition.operations import (
     Connect,
     DisableAgent,
     Disconnect,
+    EditAgent,
     RemoveAgent,
 )
 from crewlog.encryption import purposes
@@ -640,3 +641,24 @@ async def test_an_artifact_that_both_changed_since_keeps_them_apart(crews: Site)
     for each in (run, part):
         state = await each.state()
         assert (state.pending_merge, state.is_ended) == (None, False)
+
+
+@pytest.mark.parametrize("requester", [0, 1], ids=["the larger", "the smaller"])
+async def test_a_merge_leads_to_the_definition_of_its_dry_run(crews: Site, requester: int) -> None:
+    runs = await pair(crews)
+    own, other = runs[requester], runs[1 - requester]
+    names = [("ann", "eve"), ("eve", "ann")][requester]
+    tie = to(other, *names, "tie")
+    seen = await own.change(operations=[tie], dry_run=True)
+    edit = EditAgent(name=names[1], set={"prompt": "Do something else."})
+    await other.change(operations=[edit])
+    await crews.stored(other)
+    with pytest.raises(ChangeConflict, match="leads to the definition"):
+        await own.change(operations=[tie], expect=seen.definition)
+    assert not await crews.entries(own, "MergeRequested")
+    seen = await own.change(operations=[tie], dry_run=True)
+    changed = await own.change(operations=[tie], expect=seen.definition)
+    survivor = await own.merged(changed)
+    assert survivor == runs[0].id
+    (merged,) = await crews.entries(runs[0], "RunMerged")
+    assert merged.definition == seen.definition

@@ -381,7 +381,8 @@ def _request_merge(
 
     Raises:
         ComponentConflict: the runs cannot be merged.
-        ChangeConflict: the run has a pending run merge or change.
+        ChangeConflict: the run has a pending run merge or change, or the definition of both is not
+            the expected one.
     """
     if prepared.refused:
         raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
@@ -389,6 +390,7 @@ def _request_merge(
     operation = merge_operation(command)
     if operation is None:
         raise InternalError("a run merge was prepared for a change that requests none")
+    live_change.check_expected(command.expect, hash_json(prepared.definition))
     what = _edge_text(operation)
     request = merge_request(
         engine.state,
@@ -400,6 +402,7 @@ def _request_merge(
         what=what,
         size=RunSize.of(engine.plan.component),
         request=incoming.data if "proof" in incoming.data else None,
+        expect=command.expect,
         by=command.by,
         reason=command.reason,
     )

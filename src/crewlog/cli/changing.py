@@ -294,8 +294,8 @@ async def make_change(
             # Only what was seen may come about.
             what.update(graph_version=sight.state.graph_version)
             topology = seen.report.component_change if seen.report is not None else None
-            if topology is None or topology.kind == "nothing":
-                # Other graphs have ids of the command's own, which their definitions name.
+            if topology is None or topology.kind != "split":
+                # The definitions of a split name ids of the command's own.
                 what.update(expect=seen.definition)
         # One id, however often it is sent: whoever is told of it may send it again, too.
         identity = command_id or new_command_id()

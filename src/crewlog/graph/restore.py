@@ -19,6 +19,7 @@ from crewlog.ids import (
     LogName,
     RunId,
     StepId,
+    ToolName,
     private_log,
 )
 from crewlog.state import journal as j
@@ -90,8 +91,12 @@ def _roll_back(
     now = engine.state
     for asked in list(now.interrupts.values()):
         engine.record(j.InterruptAnswered(interrupt=asked.id, decision="withdrawn", by=by))
-    # Permissions that people set on the live run stay in force.
     permissions = permissions_after(engine.plan, plan, now)
+    # What people set on the live run stays in force, also for agents that come back.
+    for tool, agents in now.tool_permissions.items():
+        if agents != engine.plan.permissions.get(ToolName(tool)):
+            known = agents if agents is None else tuple(a for a in agents if a in plan.agents)
+            permissions[tool] = known
     then = then.model_copy(update={"tool_permissions": permissions})
     restored = rollback_state(engine.state, then, other_graph=not is_same_graph(engine.plan, plan))
     engine.record(

@@ -87,14 +87,27 @@ def change_report(
             "the crew was changed while this change was being made",
             remedy="Read the current definition, and send the change again.",
         )
-    if expect and expect != plan.definition:
-        raise ChangeConflict(
-            f"the change leads to the definition {plan.definition}, and not to {expect}",
-            remedy="The crew was changed since the dry run: make another dry run first.",
-        )
+    check_expected(expect, plan.definition)
     if prepared.split_runs:
         return _split_report(engine, plan, prepared.split_runs, abandon=abandon), plan
     return plan_change(engine, plan, abandon=abandon), plan
+
+
+def check_expected(expect: str, definition: str) -> None:
+    """Checks that a change leads to the expected definition.
+
+    Args:
+        expect: The hash that the definition must have; empty: any.
+        definition: Its hash.
+
+    Raises:
+        ChangeConflict: it leads to another one.
+    """
+    if expect and expect != definition:
+        raise ChangeConflict(
+            f"the change leads to the definition {definition}, and not to {expect}",
+            remedy="The crew was changed since the dry run: make another dry run first.",
+        )
 
 
 def plan_change(

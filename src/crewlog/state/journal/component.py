@@ -148,6 +148,8 @@ class MergeRequested(Entry):
     """Whether this run has a flow: then it survives."""
     request: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The command as it was sent, if it is signed: the other run verifies it, too."""
+    expect: str = ""
+    """The hash that the definition of both runs must have; empty: any."""
     deadline: int
     """Until when this run must be frozen, or the other one, in milliseconds since the epoch."""
     by: str = ""
@@ -179,6 +181,8 @@ class MergeAccepted(Entry):
     """The operation that connects the runs."""
     request: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The command that requests the merge, as it was sent, if it is signed."""
+    expect: str = ""
+    """The hash that the definition of both runs must have; empty: any."""
     agents: int = 0
     """The number of agents with channels of this run."""
     has_flow: bool = False

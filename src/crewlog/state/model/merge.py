@@ -34,6 +34,8 @@ class PendingMerge(Model):
     """The operation that connects the runs."""
     request: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The command that requests the merge, as it was sent, if it is signed; else empty."""
+    expect: str = ""
+    """The hash that the definition of both runs must have; empty: any."""
     agents: int = 0
     """The number of agents with channels of this run when it entered the merge."""
     has_flow: bool = False

@@ -97,6 +97,7 @@ def merge_request(
     what: str,
     size: RunSize,
     request: dict[str, Json] | None = None,
+    expect: str = "",
     by: str = "",
     reason: str = "",
 ) -> j.MergeRequested:
@@ -112,6 +113,7 @@ def merge_request(
         what: The same, in a line.
         size: The size of the run.
         request: The command as it was sent, if it is signed.
+        expect: The hash that the definition of both must have; empty: any.
         by: The principal.
         reason: The reason that the principal gave.
 
@@ -130,6 +132,7 @@ def merge_request(
         agents=size.agents,
         has_flow=size.has_flow,
         request=request or {},
+        expect=expect,
         deadline=at + (FREEZE_TIMEOUT if survives else REQUEST_TIMEOUT),
         by=by,
         reason=reason,
@@ -250,6 +253,7 @@ def answer_request(
             other_started_at=other.started_at,
             operation=theirs.operation,
             request=theirs.request,
+            expect=theirs.expect,
             agents=size.agents,
             has_flow=size.has_flow,
             by=theirs.by,
