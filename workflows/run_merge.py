@@ -592,7 +592,8 @@ def authorize_merge(
     command = parse_command("change", merge.request)
     requested = merge_operation(command) if isinstance(command, Change) else None
     if (
-        requested is None
+        not isinstance(command, Change)
+        or requested is None
         or requested.other != (merge.other if requester == own else own)
         or {"op": requested.op, **requested.to_json()} != merge.operation
         or command.expect != merge.expect
