@@ -400,10 +400,19 @@ def test_what_a_change_waits_for_is_shown_while_it_drains(crewlog: Cli, project:
         "change", run, "--add-agent", "second=Speak.", "--yes", cwd=crewlog.cwd, env=crewlog.env
     )
     terminal.expect("waits for first#1 (gate ")
-    late = crewlog("change", run, "--add-agent", "third=Speak.", "--by", "late")
-    assert (late.code, "another change" in late.err, "to graph v2" in late.err) == (2, True, True)
+    added = ("change", run, "--add-agent", "third=Speak.", "--by", "late")
+    for more in (("--dry-run",), ("--graph-version", "1")):
+        refused = crewlog(*added, *more)
+        assert refused.code == 2
+        assert "another change" in refused.err
+        assert "to graph v2" in refused.err
+    late = Terminal(*added, "--yes", cwd=crewlog.cwd, env=crewlog.env)
+    late.expect("Another change is pending, to graph v2: adds second")
     gate.touch()
     terminal.expect(f"{run} has graph v2: adds second")
     assert terminal.end() == 0
+    late.expect(f"{run} has graph v3: adds third")
+    assert late.end() == 0
+    assert "CommandRejected" not in crewlog("log", run).out
     following.communicate(timeout=90)
     assert following.returncode == 0

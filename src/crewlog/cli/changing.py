@@ -269,7 +269,7 @@ async def make_change(
 
     async def use(run: Run, sight: Sight) -> int:
         from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
-        from crewlog.cli.changed import show_change, tell_change, tell_warnings  # noqa: PLC0415
+        from crewlog.cli.changed import tell_change, tell_warnings  # noqa: PLC0415
         from crewlog.cli.told_graphs import tell_graphs  # noqa: PLC0415
         from crewlog.client.run import new_command_id  # noqa: PLC0415
 
@@ -278,25 +278,13 @@ async def make_change(
         seen: ChangeResult | None = None
         if command_id is None or command_id not in sight.state.commands:
             with in_terms_of(typed.places, run.id):
-                seen = await _looked_at(run, sight, what, on_record=not dry_run)
-            same = not seen.swap and seen.definition == sight.state.definition
-            if same and not dry_run:
-                return _unchanged(screen, run.id, seen)
-            if dry_run and as_json:
-                screen.document({"event": "dry_run", "run": run.id, **seen.model_dump(mode="json")})
-            elif dry_run or (screen.asks and not yes):
-                show_change(screen, sight, seen)
-            if dry_run:
-                return exits.OK
-            if screen.asks and not yes and not agreed(screen):
-                screen.line("  Nothing was changed.")
-                return exits.STOPPED
-            # Only what was seen may come about.
-            what.update(graph_version=sight.state.graph_version)
-            topology = seen.report.component_change if seen.report is not None else None
-            if topology is None or topology.kind != "split":
-                # The definitions of a split name ids of the command's own.
-                what.update(expect=seen.definition)
+                seen = await _preview(run, sight, what, dry_run=dry_run)
+            asks = screen.asks and not yes
+            ended = _decide(screen, run.id, sight, seen, dry_run=dry_run, asks=asks)
+            if ended is not None:
+                return ended
+            if seen is not None:
+                what.update(_preconditions(sight, seen))
         # One id, however often it is sent: whoever is told of it may send it again, too.
         identity = command_id or new_command_id()
         with in_terms_of(typed.places, run.id):
@@ -322,6 +310,59 @@ async def make_change(
         async with AsyncExitStack() as helping:
             await _with_others(screen, client, typed.operations, None if dry_run else helping)
             return await with_worker(client, found.run.id, use)
+
+
+def _decide(
+    screen: Screen,
+    run_id: str,
+    sight: Sight,
+    seen: ChangeResult | None,
+    *,
+    dry_run: bool,
+    asks: bool,
+) -> int | None:
+    """Shows a change and asks whether to make it; returns the exit code, or none to make it.
+
+    Args:
+        screen: Where it is shown.
+        run_id: The run.
+        sight: The run as it was seen.
+        seen: What the change would do; none: it waits for the pending change.
+        dry_run: Whether it is only shown.
+        asks: Whether the user is asked.
+    """
+    from crewlog.cli.changed import show_change  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    if seen is None:
+        pending = sight.state.pending_change
+        if pending is not None and not screen.as_json:
+            first = plain(pending.what or pending.command)
+            screen.line(f"  Another change is pending, to graph v{pending.graph_version}: {first}.")
+            screen.line("  This one waits for it, also after Ctrl-C, and has no preview.")
+    elif not seen.swap and seen.definition == sight.state.definition and not dry_run:
+        return _unchanged(screen, run_id, seen)
+    elif dry_run and screen.as_json:
+        screen.document({"event": "dry_run", "run": run_id, **seen.model_dump(mode="json")})
+    elif dry_run or asks:
+        show_change(screen, sight, seen)
+    if dry_run:
+        return exits.OK
+    if asks and not agreed(screen):
+        screen.line("  Nothing was changed.")
+        return exits.STOPPED
+    return None
+
+
+def _preconditions(sight: Sight, seen: ChangeResult) -> dict[str, Any]:
+    """What must hold for a change, so that only what was shown comes about."""
+    topology = seen.report.component_change if seen.report is not None else None
+    # The definitions of a split name ids of the command's own.
+    is_split = topology is not None and topology.kind == "split"
+    return {
+        "graph_version": sight.state.graph_version,
+        **({} if is_split else {"expect": seen.definition}),
+    }
 
 
 async def _come_about(
@@ -417,6 +458,25 @@ def _unchanged(screen: Screen, run_id: str, seen: ChangeResult) -> int:
     return exits.OK
 
 
+async def _preview(
+    run: Run, sight: Sight, what: dict[str, Any], *, dry_run: bool
+) -> ChangeResult | None:
+    """What the change would do to the run; none: it waits for the pending change.
+
+    Raises:
+        CrewlogError: the change is refused, or only a preview is asked for while another change is
+            pending.
+    """
+    from crewlog.errors import ChangeConflict  # noqa: PLC0415
+
+    try:
+        return await _looked_at(run, sight, what, on_record=not dry_run)
+    except ChangeConflict:
+        if dry_run or what["graph_version"] or sight.state.pending_change is None:
+            raise
+        return None
+
+
 async def _looked_at(
     run: Run, sight: Sight, what: dict[str, Any], *, on_record: bool
 ) -> ChangeResult:
@@ -430,7 +490,12 @@ async def _looked_at(
             where a model would read a prompt again for it.
     """
     from crewlog.client.run import new_command_id  # noqa: PLC0415
-    from crewlog.errors import CommandRejected, CrewlogError, NotPermitted  # noqa: PLC0415
+    from crewlog.errors import (  # noqa: PLC0415
+        ChangeConflict,
+        CommandRejected,
+        CrewlogError,
+        NotPermitted,
+    )
 
     identity = new_command_id()
     version = what["graph_version"] or sight.state.graph_version
@@ -439,7 +504,7 @@ async def _looked_at(
         found: ChangeResult = await patiently(
             lambda: run.change(**asked, dry_run=True, id=identity)
         )
-    except NotPermitted:  # the journal has it
+    except (ChangeConflict, NotPermitted):  # it may succeed later; or the journal has it
         raise
     except CommandRejected:
         if on_record and not what.get("prompt"):
