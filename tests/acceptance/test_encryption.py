@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import secrets
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -467,6 +468,33 @@ async def test_a_run_that_began_without_encryption_is_counted_and_told(crews: Si
         await handle.terminate()
         await sealed.answer("i1", "approve")
         await sealed.result(LIMIT)
+
+
+async def test_an_ended_run_that_began_without_encryption_is_read_from_the_store(
+    keyed: tuple[Site, Path],
+) -> None:
+    crews, path = keyed
+    keys = {"CREWLOG_ENCRYPTION_KEYS": str(path)}
+    await crews.start_worker("turned-on", **keys, CREWLOG_ENCRYPTION_ACCEPT_PLAIN="true")
+    plainly = await TemporalClient.connect(
+        crews.endpoints.temporal_address,
+        namespace=crews.endpoints.namespace,
+        data_converter=data_converter(crews.payloads, keys=None),
+    )
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=["a"])
+    name = f"ended-plain-{secrets.token_hex(4)}"
+    await plainly.start_workflow(
+        "CrewRun", {"crew": crew}, id=name, task_queue="turned-on", execution_timeout=RUN_LIMIT
+    )
+    run = crews.client("turned-on").run(name)
+    assert (await run.result(LIMIT)).status == "completed"
+    crews.end_workers("turned-on")
+    await crews.start_worker("turned-on", **keys)
+    entries = (await run.journal()).entries
+    assert (entries[0].data["kind"], entries[-1].data["kind"]) == ("RunStarted", "RunCompleted")
+    assert (await run.checkpoints()).checkpoints
+    assert (await run.report()).status == "completed"
+    crews.end_workers("turned-on")
 
 
 async def ended(site: Site, crew: Any) -> Run:

@@ -14,7 +14,9 @@ from typing import NamedTuple
 from crewlog.client.gateway import Gateway
 from crewlog.errors import (
     CrewlogError,
+    DecryptionFailed,
     EncryptionKeyMissing,
+    NotEncrypted,
     RunNotFound,
     StoreIncomplete,
     StoreUnavailable,
@@ -31,6 +33,12 @@ from crewlog.wire import CheckpointPage, CheckpointView, EntryView, JournalPage,
 
 OpenStore = Callable[[], Awaitable[Store]]
 """Opens the store, or says why not."""
+
+
+_NO_ANSWER = (WorkerMissing, RunNotFound, EncryptionKeyMissing, NotEncrypted)
+"""Errors of a query to a run whose journal the store may have."""
+_UNREADABLE = (EncryptionKeyMissing, DecryptionFailed)
+"""Errors of the store that say more than that no worker answers."""
 
 
 class JournalPart(NamedTuple):
@@ -71,7 +79,7 @@ class JournalReader:
             return JournalPart(await self._stored(after, limit, nobody), live=False)
         try:
             page = await self._ask(after, limit)
-        except (WorkerMissing, RunNotFound, EncryptionKeyMissing) as error:
+        except _NO_ANSWER as error:
             return JournalPart(await self._stored(after, limit, error), live=False)
         after = max(after, page.base)
         if page.first > after + 1:
@@ -94,7 +102,7 @@ class JournalReader:
         try:
             answer = await self._gateway.query(self._run, "checkpoints", argument)
             page = CheckpointPage.model_validate(answer, extra="ignore")
-        except (WorkerMissing, RunNotFound, EncryptionKeyMissing) as error:
+        except _NO_ANSWER as error:
             failure = error
         try:
             rows = await self._rows_or(failure, after, limit)
@@ -116,6 +124,8 @@ class JournalReader:
         try:
             store = await self._store()
             rows = await store.list_checkpoints(self._run, after, limit, pruned=True)
+        except _UNREADABLE:
+            raise
         except CrewlogError:
             if failure is not None:
                 raise failure from None
@@ -144,6 +154,8 @@ class JournalReader:
             store = await self._store()
             row = await store.get_run(self._run)
             rows = await store.read_journal(self._run, after, limit)
+        except _UNREADABLE:
+            raise
         except CrewlogError:
             raise failure from None
         if row is None and not rows:
