@@ -81,6 +81,43 @@ def test_a_prepared_key_becomes_current_later(key_path: Path) -> None:
     assert prepared.retire(prepared.prepared).prepared == ""
 
 
+@pytest.mark.parametrize("status", ["DISABLED", "DESTROYED"])
+def test_rotation_skips_a_disabled_key_after_the_prepared_one(key_path: Path, status: str) -> None:
+    """`tinkey add-key` and `tinkey disable-key` leave one at the end."""
+    prepared = change_keys(key_path, lambda file: file.rotate(prepare=True))
+    unused = {**new_key_file().entries[0], "status": status}
+    write_keys(key_path, KeyFile(prepared.current, (*prepared.entries, unused)))
+    rotated = change_keys(key_path, lambda file: file.rotate())
+    assert rotated.current == prepared.prepared == Keyring(key_path).current
+    again = change_keys(key_path, lambda file: file.rotate())
+    assert again.current not in (prepared.current, prepared.prepared, str(unused["keyId"]))
+    assert Keyring(key_path).current == again.current
+
+
+def test_a_key_set_that_cannot_be_loaded_replaces_no_file(key_path: Path) -> None:
+    file, text = read_keys(key_path), key_path.read_text()
+    broken = KeyFile(file.current, ({**file.entries[0], "keyData": {"value": "AAAA"}},))
+    cases: tuple[tuple[KeyFile, str], ...] = (
+        (file.retire(file.current), f"cannot be loaded: the primary key '{file.current}' is not"),
+        (broken, "cannot be loaded: this is no key file"),
+    )
+    for changed, message in cases:
+        with pytest.raises(UsageError, match=message) as error:
+            change_keys(key_path, lambda _, changed=changed: changed)
+        assert error.value.place == str(key_path)
+        assert "Nothing was changed" in error.value.remedy
+    assert key_path.read_text() == text
+    assert list(key_path.parent.glob(".*.draft")) == []
+
+
+def test_a_file_whose_primary_key_is_disabled_is_refused_with_its_id(key_path: Path) -> None:
+    keyset = json.loads(key_path.read_text())
+    keyset["key"][0]["status"] = "DISABLED"
+    key_path.write_text(json.dumps(keyset))
+    with pytest.raises(UsageError, match=f"primary key '{keyset['primaryKeyId']}' is not enabled"):
+        read_keys(key_path)
+
+
 def test_a_retired_key_is_destroyed_until_it_is_added_again(key_path: Path) -> None:
     file = read_keys(key_path)
     retired = file.rotate().retire(file.current)
@@ -144,7 +181,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
 
     def replaced(path: Path) -> tuple[KeyFile, Any]:
         found = load(path)
-        write_keys(path, new)
+        if path == key_path:  # not the draft
+            write_keys(path, new)
         return found
 
     with monkeypatch.context() as patch:

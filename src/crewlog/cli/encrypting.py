@@ -166,7 +166,7 @@ def rotate(
         return file.rotate(prepare=prepare)
 
     changed = change_keys(where, rotated)
-    key = changed.ids[-1]
+    key = changed.prepared if prepare else changed.current
     screen = Screen(as_json=as_json)
     if as_json:
         screen.document({"path": str(where), "key": key, "current": changed.current})

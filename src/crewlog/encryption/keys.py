@@ -65,15 +65,19 @@ class KeyFile:
     def prepared(self) -> str:
         """The id of a key that is distributed to all machines before it becomes current; or empty.
 
-        `rotate` adds keys at the end, so the last key is either current or prepared.
+        `rotate` adds keys at the end, so the last enabled key is either current or prepared.
+        Keys that are disabled or destroyed may follow it: `tinkey` adds keys at the end, too.
         """
         newest = self.ids[-1]
         return "" if newest == self.current else newest
 
     def rotate(self, *, prepare: bool = False) -> KeyFile:
         """Adds a key, unless one is prepared, and makes it current unless it is only prepared."""
-        entries = self.entries if self.prepared else (*self.entries, *new_key_file().entries)
-        return KeyFile(self.current if prepare else str(entries[-1]["keyId"]), entries)
+        key, entries = self.prepared, self.entries
+        if not key:
+            added = new_key_file()
+            key, entries = added.current, (*entries, *added.entries)
+        return KeyFile(self.current if prepare else key, entries)
 
     def add(self, other: KeyFile, ids: Collection[str]) -> KeyFile:
         """Adds keys of another file, to decrypt with; they are no longer retired."""
@@ -178,6 +182,13 @@ def _load(path: Path) -> tuple[KeyFile, Any]:
         )
     try:
         file = _parse(text)
+        if file.current not in file.ids:
+            raise UsageError(
+                f"the primary key {file.current!r} is not enabled",
+                remedy="Enable it, or make an enabled key the primary one: `tinkey enable-key`, "
+                "`tinkey promote-key`. Or restore your copy.",
+                place=str(path),
+            )
         file.code_keys()
         return file, _cipher(file)
     except (
@@ -197,7 +208,12 @@ def _load(path: Path) -> tuple[KeyFile, Any]:
 
 
 def write_keys(path: Path, file: KeyFile) -> None:
-    """Replaces a key file atomically; only its owner can read it."""
+    """Replaces a key file atomically; only its owner can read it.
+
+    Raises:
+        UsageError: the key set cannot be loaded; the file is not replaced.
+        OSError: the file cannot be written.
+    """
     path = path.resolve()  # keeps a symbolic link
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,6 +222,16 @@ def write_keys(path: Path, file: KeyFile) -> None:
         out.write(file.to_json() + "\n")
         out.flush()
         os.fsync(out.fileno())
+    try:
+        read_keys(draft)
+    except UsageError as error:
+        draft.unlink()
+        raise UsageError(
+            f"the changed key set cannot be loaded: {error.message}",
+            remedy="Nothing was changed. `crewlog encryption rotate` makes another key the "
+            "primary one.",
+            place=str(path),
+        ) from None
     with suppress(OSError):  # a user without the right to change the owner is the owner
         owner = path.stat()
         os.chown(draft, owner.st_uid, owner.st_gid)  # workers may run as another user
@@ -222,7 +248,7 @@ def change_keys(path: Path, change: Callable[[KeyFile], KeyFile]) -> KeyFile:
         change: Returns the new content for the current one.
 
     Raises:
-        UsageError: it cannot be read or written.
+        UsageError: it cannot be read or written, or the new content cannot be loaded.
     """
     read_keys(path)  # raises an error if the path is wrong
     try:
