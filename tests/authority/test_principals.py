@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -27,7 +27,7 @@ from crewlog.authority.principals import (
 )
 from crewlog.authority.rights import COMMANDS as RIGHTS_OF_COMMANDS
 from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Signature
-from crewlog.definition.policy import RIGHTS, Policy, public_key_bytes
+from crewlog.definition.policy import Policy, Right, public_key_bytes
 from crewlog.model import Model
 from crewlog.wire import COMMANDS, SIGNALS, UPDATES, AskRun, ForkSource, StartRun
 
@@ -48,7 +48,7 @@ POLICY = Policy.from_json(
     {
         "mode": "signed",
         "principals": {
-            "ada": {"key": public(ADA), "rights": list(RIGHTS)},
+            "ada": {"key": public(ADA), "rights": list(get_args(Right))},
             "bob": {"key": public(BOB), "rights": ["answer"]},
         },
     }

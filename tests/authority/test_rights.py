@@ -13,17 +13,15 @@ import pytest
 
 import crewlog.definition
 from crewlog.authority.permissions import authorize_tool, is_approval_required
-from crewlog.authority.rights import DEFINITION, find_rule, fits
-from crewlog.authority.widening import (
-    find_refusal,
-    widening,
-    wider_leaves,
-)
+from crewlog.authority.principals import CommandAuthorization, authorize_right
+from crewlog.authority.rights import COMMANDS, DEFINITION, find_rule, fits
+from crewlog.authority.widening import widening, wider_leaves
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
-from crewlog.errors import InvalidDefinition
+from crewlog.errors import InvalidDefinition, NotPermitted
 from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.workflows.authorization import check_widening
 
 ROUNDS = int(os.environ.get("CREWLOG_WIDENINGS", "300"))
 BASE: dict[str, Any] = {
@@ -505,19 +503,36 @@ def test_no_sequence_of_changes_needs_less_than_their_total_difference() -> None
 # -- principals ------------------------------------------------------------------------------
 
 
+def merge_authorization(policy: Policy, name: str) -> CommandAuthorization:
+    """The authorization of a principal that signs the command of a run merge."""
+    principal = policy.principals.get(name)
+    rights = principal.rights if principal is not None else ()
+    return authorize_right(name, rights, COMMANDS["change"], "the merge")
+
+
 def test_a_widening_is_refused_to_a_principal_without_grant() -> None:
     old = crew()
     new = with_value("agents.b.max_calls", 40)
     policy = Policy.from_json(SIGNED)
-    refusal = find_refusal(old, new, policy, "dev", "the merge")
-    assert refusal is not None
-    assert "the merge (it widens authority: agent b: max_calls 25 → 40)" in refusal.message
-    refusal = find_refusal(new, old, policy, "nobody", "the merge")
-    assert refusal is not None
-    assert "the merge needs the right 'change', which 'nobody' does not have" in refusal.message
-    assert find_refusal(old, new, policy, "ada") is None
-    assert find_refusal(old, new, None, "dev") is None
-    assert find_refusal(new, old, policy, "dev") is None
+    dev, ada = merge_authorization(policy, "dev"), merge_authorization(policy, "ada")
+    with pytest.raises(NotPermitted) as refusal:
+        check_widening(dev, widening(old, new), "the merge")
+    text = "the merge (it widens authority: agent b: max_calls 25 → 40)"
+    assert text in refusal.value.message
+    nobody = merge_authorization(policy, "nobody")
+    assert not nobody.allowed
+    assert "the merge needs the right 'change', which 'nobody' does not have" in nobody.reason
+    check_widening(ada, widening(old, new), "the change")
+    check_widening(None, widening(old, new), "the change")
+    check_widening(dev, widening(new, old), "the change")
+
+
+def test_a_change_that_was_not_compared_counts_as_a_widening() -> None:
+    policy = Policy.from_json(SIGNED)
+    with pytest.raises(NotPermitted, match="was not compared with the definition in force"):
+        check_widening(merge_authorization(policy, "dev"), None, "the merge")
+    check_widening(merge_authorization(policy, "ada"), None, "the merge")
+    check_widening(None, None, "the merge")
 
 
 def test_a_removed_policy_widens() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from crewlog.cli.main import run_cli
 from crewlog.client import keys
-from crewlog.definition.policy import RIGHTS, Policy
+from crewlog.definition.policy import Policy, Right
 from crewlog.errors import UsageError
 
 
@@ -33,7 +34,7 @@ def test_a_key_is_made_and_told_as_a_policy_has_it(
     told = capsys.readouterr()
     policy = Policy.from_json(YAML(typ="safe").load(told.out)["policy"])
     assert policy.signed
-    assert policy.principals["ada"].rights == RIGHTS
+    assert policy.principals["ada"].rights == get_args(Right)
     assert policy.principals["ada"].key == keys.load("ada").public
     private = path.read_text().splitlines()[1]
     assert private not in told.out + told.err

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 from crewlog.authority.rights import COMMANDS, DEFINITION, TOUCHES
-from crewlog.definition.policy import RIGHTS
+from crewlog.definition.policy import Right
 
 PAGE = (Path(__file__).parents[2] / "docs" / "authority" / "principals.md").read_text()
 
 
 def command_rows() -> list[str]:
-    names = {right: [f"`{n}`" for n, each in COMMANDS.items() if each == right] for right in RIGHTS}
+    names = {
+        right: [f"`{n}`" for n, each in COMMANDS.items() if each == right]
+        for right in get_args(Right)
+    }
     return [f"| `{right}` | {', '.join(found)} |" for right, found in names.items() if found]
 
 

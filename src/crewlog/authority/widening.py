@@ -12,12 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlog.authority.compared_crews import ComparedCrews
-from crewlog.authority.principals import authorize_right
-from crewlog.authority.rights import COMMANDS, HIGHEST, is_permitted
+from crewlog.authority.rights import is_permitted
 from crewlog.definition.diff import Change
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.policy import Policy
-from crewlog.errors import NotPermitted
 
 WIDENINGS_IN_ERROR = 10
 """The most widenings that an error lists."""
@@ -52,32 +49,6 @@ def _is_as_new(crews: ComparedCrews, agent: str) -> bool:
 def _text(leaf: Change) -> str:
     said = leaf.kind == "changed" or leaf.path[0] in ("rules", "permissions", "approvals")
     return leaf.words if said else f"{leaf.kind} {leaf.words}"
-
-
-def find_refusal(
-    before: CrewDefinition,
-    after: CrewDefinition,
-    policy: Policy | None,
-    principal: str,
-    what: str = "the change",
-) -> NotPermitted | None:
-    """The refusal of a change of the definition by a principal; none if the policy permits it.
-
-    Args:
-        before: The definition in force.
-        after: The changed definition.
-        policy: The policy that verified the command; none: open.
-        principal: The principal of the command's signature.
-        what: What widens, for the error: `the merge`.
-    """
-    if policy is None or not policy.signed:
-        return None
-    owner = policy.principals.get(principal)
-    rights = owner.rights if owner is not None else ()
-    checked = authorize_right(principal, rights, COMMANDS["change"], what)
-    if checked.allowed and HIGHEST not in rights and (found := widening(before, after)):
-        checked = authorize_right(principal, rights, HIGHEST, widening_text(found, what))
-    return None if checked.allowed else NotPermitted(checked.reason, remedy=checked.remedy)
 
 
 def widening_text(widenings: Sequence[str], what: str) -> str:

@@ -33,7 +33,6 @@ PrincipalName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@+-]{0,63}$"
 Right = Literal["view", "answer", "operate", "change", "grant"]
 """`view`: wait for results; `answer`: answer questions; `operate`: start, pause, resume, stop,
 say something, go back, edit the state; `change`: change the crew; `grant`: say who may do what."""
-RIGHTS: tuple[Right, ...] = ("view", "answer", "operate", "change", "grant")
 
 
 def public_key_bytes(key: str) -> bytes:

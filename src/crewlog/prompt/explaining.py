@@ -117,20 +117,6 @@ def part_lines(compiled: CompiledPrompt) -> dict[int, tuple[str, ...]]:
     return {number: tuple(lines) for number, lines in found.items()}
 
 
-def clauses_of_node(compiled: CompiledPrompt, node: str) -> tuple[int, ...]:
-    """The clauses that a node of the graph comes from.
-
-    Args:
-        compiled: The prompt.
-        node: The node's name.
-    """
-    if compiled.definition is None:
-        return ()
-    path = next((p.path for p in phases(compiled.definition) if p.name == node), None)
-    found = (n for source in compiled.sources if source.path == path for n in source.clauses)
-    return tuple(dict.fromkeys(found))
-
-
 class _Told:
     """Writes the parts of one definition in words."""
 

@@ -44,10 +44,6 @@ class Sources:
         """Whether both wait for the same."""
         return set(self.of) == set(other.of) and self.need == other.need
 
-    def plus(self, other: Sources) -> Sources:
-        """Both: all of each. Only joins of all can be put together."""
-        return Sources.all([*self.of, *other.of])
-
 
 @dataclass
 class Node:

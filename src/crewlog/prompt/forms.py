@@ -89,7 +89,6 @@ _SLOTS = {
     "percent": r"\d+(?:\.\d+)?\s*(?:%|percent|per\s+cent)?",
 }
 """What stands in a slot where not any words do."""
-_IF = "(if|should|in case) {condition}, "
 _BACK = "[then ][we |you |it |run |the run ](go back to|goes back to|back to|return to|returns to|start over with|start again with) {agent}"
 
 FORMS: tuple[Form, ...] = (
@@ -581,10 +580,3 @@ def nearest(text: str) -> tuple[Form, str]:
     if best is None or near[best] < _NEAR:
         return FORMS[-1], FORMS[-1].examples[0]
     return places[best]
-
-
-def forms_table() -> str:
-    """The forms as the table of `docs/prompts.md`: what each says, and its examples."""
-    rows = ["| what it says | examples |", "| --- | --- |"]
-    rows += (f"| {form.title} | {'<br>'.join(form.examples)} |" for form in FORMS)
-    return "\n".join(rows)

@@ -38,8 +38,6 @@ MOST_PHASES = 500
 """Phases of a prompt's crew. The checks of a crew with loops take the square of their number."""
 _PHASES = ("steps", "waits", "questions", "loops", "uses")
 _ENDS = {"ask": "ask_human", "end": "end", "fail": "fail", "next": "next", "": None}
-_BARRED = ("end", "stop")
-"""What a loop or an answer may name besides a step."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Literal, Self
 from pydantic import Field
 
 from crewlog.definition.capabilities import Offer
-from crewlog.definition.findings import listed
 from crewlog.definition.model import (
     AgentDefinition,
     CrewDefinition,
@@ -26,8 +25,6 @@ from crewlog.model import Model
 
 LONGEST_WAIT = 365 * 86_400.0
 """Seconds that a prompt may have a run wait."""
-TOOLS_NAMED = 12
-"""Tools of a registry that a remark names."""
 WAIT_REMEDY = "At most 365 days; for more, wait until a date, or write it into the definition."
 
 
@@ -104,15 +101,6 @@ class Registry(Model):
         own = () if self.model is None else (self.model,)
         models = tuple(dict.fromkeys((*own, *self.models)))
         return self.model_copy(update={"model": model, "models": models})
-
-
-def offered_tools(registry: Registry) -> str:
-    """What a registry offers, for who named a tool that it does not offer."""
-    names = sorted(registry.tools)
-    if not names:
-        return "It offers no tools: name a registry with --registry."
-    more = [f"{len(names) - TOOLS_NAMED} more"] if len(names) > TOOLS_NAMED else []
-    return f"It offers {listed([*names[:TOOLS_NAMED], *more])}."
 
 
 def registry_of_crew(crew: CrewDefinition) -> Registry:

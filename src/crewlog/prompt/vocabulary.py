@@ -219,8 +219,6 @@ def in_order(phrase: Iterable[str], text: Iterable[str]) -> bool:
 
 # -- words that oblige -----------------------------------------------------------------------------
 
-_PERSON = r"(?:i|me|we|us|my|our|human|humans|person|people|somebody|someone|boss|manager)"
-
 OBLIGING: dict[str, re.Pattern[str]] = {
     kind: re.compile(pattern, re.IGNORECASE | re.VERBOSE)
     for kind, pattern in {

@@ -26,10 +26,6 @@ class Background:
         """Runs a coroutine in the thread and waits for it; not to be called by a running loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
-    async def acall(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the thread and awaits it."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
     def close(self) -> None:
         """Ends the loop and the thread; what still runs in it is cancelled."""
         if self._loop.is_closed():
