@@ -117,7 +117,7 @@ class RunMerges:
                 await self.store.reject_executions(task.other, executions)
                 state = await _load_last_state(self.store, task.other)
                 gone = state is None or not state.is_ended
-        widens: tuple[str, ...] = ()
+        widens: tuple[str, ...] | None = None
         refused = ""
         if state is not None:
             if task.find_widenings:
@@ -129,6 +129,7 @@ class RunMerges:
             gone=gone,
             recalled=task.recall_after is not None,
             widens=widens,
+            compared=task.definition if widens is not None else ContentHash(""),
             refused=refused,
             at=clock.now(),
         )
@@ -202,12 +203,12 @@ class RunMerges:
 
     async def find_widenings(
         self, task: ReadOtherRun, other: CrewState
-    ) -> tuple[tuple[str, ...], str]:
+    ) -> tuple[tuple[str, ...] | None, str]:
         """Returns what a merge would widen in which this run is merged into the other one.
 
         Returns:
-            The widenings, and why the runs cannot merge; both empty if the other run does not ask
-            this one to freeze.
+            The widenings, and why the runs cannot merge. Without widenings nothing was compared:
+            the runs cannot merge, or the other run does not ask this one to freeze.
 
         Args:
             task: The read of the other run.
@@ -219,7 +220,7 @@ class RunMerges:
             or (request.merge, request.status) != (task.merge, "coordinating")
             or not is_object(request.operation)
         ):
-            return (), ""
+            return None, ""
         base, merged = await self._crews(other.definition, task.definition)
         state = await self._wait_for_state(task.run)
         prepared = await self._merge(
@@ -236,7 +237,7 @@ class RunMerges:
             merged,
             state,
         )
-        return prepared.widens or (), prepared.refused
+        return prepared.widens, prepared.refused
 
     async def _crews(
         self, one: ContentHash, other: ContentHash

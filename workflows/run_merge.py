@@ -384,9 +384,8 @@ class RunMerge:
         if request is not None:
             request.must_read = False
             policy = engine.plan.policy
-            # Of a merge that this run requested, the widenings were checked with the command.
-            is_own = pending is not None and pending.merge == request.merge
-            find_widenings = policy is not None and policy.signed and not is_own
+            # Also for a merge that this run requested: since then the other run may have changed.
+            find_widenings = policy is not None and policy.signed
             self._start_reading(
                 engine, request.merge, request.run, sure=True, find_widenings=find_widenings
             )
@@ -565,7 +564,8 @@ def _check_request(engine: Engine, entry: j.MergeAccepted, read: ReadOtherRunRes
     if checked is not None and entry.status == "draining":
         if read.refused:
             raise CommandRejected(read.refused)
-        authorization.check_widening(checked, read.widens, "the merge")
+        widenings = read.widens if read.compared == engine.plan.definition else None
+        authorization.check_widening(checked, widenings, "the merge")
 
 
 def authorize_merge(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from activity_kit import with_info
 from temporalio.testing import ActivityEnvironment
-from test_prepare_merge import ONE, TWO, crew, freeze, keep, prepared, stored
+from test_prepare_merge import EDGE, ONE, TWO, crew, freeze, keep, prepared, stored
 
 from crewlog.activities import run_merge as looking
 from crewlog.activities.definitions import Definitions
@@ -27,6 +27,10 @@ from crewlog.store.protocol import JournalRow
 from graph.simulation import Simulation
 
 OP = "m"
+SIGNED_POLICY = {
+    "mode": "signed",
+    "principals": {"ada": {"key": f"ed25519:{'B' * 42}A=", "rights": ["grant"]}},
+}
 CALLED = (Rename(kind="channel", run=TWO, was="x", now="x-2"),)
 
 
@@ -71,6 +75,39 @@ async def test_renames_are_read_from_the_journal(later: int) -> None:
     # Of a merge that failed, and of one that never was, nothing is told.
     assert all(not each.renames for op, each in told.merges.items() if op != OP)
     assert "n" not in (await looked(store, op="n", after=0)).merges
+
+
+@pytest.mark.parametrize("policy", ["signed", "open"])
+async def test_widenings_are_found_for_a_run_that_is_asked_to_freeze(policy: str) -> None:
+    """An open policy compares nothing, and that is not the same as a merge that widens nothing."""
+    signed = {} if policy == "open" else {"policy": SIGNED_POLICY}
+    store = InMemoryStore()
+    one = await stored(store, ONE, crew("a", **signed))
+    two = await stored(store, TWO, crew("b", **signed))
+    task = ReadOtherRun(run=TWO, definition=two.state.definition, other=ONE, merge=OP)
+
+    async def read() -> ReadOtherRunResult:
+        find = task.model_copy(update={"find_widenings": True})
+        found = await ActivityEnvironment().run(merges(store, Server()).read_other_run, find)
+        return ReadOtherRunResult.from_json(json.loads(json.dumps(found.to_json())))
+
+    before = await read()
+    assert (before.widens, before.compared, before.refused) == (None, "", "")
+    accepted = j.MergeAccepted(
+        merge=OP,
+        other=TWO,
+        status="coordinating",
+        requester=ONE,
+        operation=EDGE,
+        deadline=9,
+        other_position=3,
+    )
+    one.engine.record(accepted)
+    await keep(store, one)
+    found = await read()
+    assert found.refused == ""
+    assert (found.widens is None) == (policy == "open")
+    assert found.compared == ("" if policy == "open" else two.state.definition)
 
 
 class Counting(InMemoryStore):

@@ -10,20 +10,22 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from crewlog.authority.principals import authorize_right
 from crewlog.errors import ChangeConflict, RunAlreadyMerged
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import reopen, roll_back
 from crewlog.graph.swap import live_change
-from crewlog.ids import CommandId, RunId, StepId
+from crewlog.ids import CommandId, ContentHash, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import (
     MergeNotification,
     PrepareChangeResult,
+    ReadOtherRun,
     ReadOtherRunResult,
     StoreBatchResult,
 )
 from crewlog.state.components import Rename
-from crewlog.state.model import CrewState, MergeOutcome
+from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 from crewlog.state.restore import reopen_point
 from crewlog.state.run_merge import protocol
 from crewlog.wire import Change
@@ -56,6 +58,8 @@ def enter(sim: Simulation, stage: str) -> None:
         "deadline": 9_000,
         "other_position": 3,
     }
+    if not stage:
+        return
     if stage == "requested":
         request = protocol.merge_request(
             sim.state,
@@ -384,6 +388,82 @@ async def test_a_run_has_one_read_in_flight(monkeypatch: pytest.MonkeyPatch) -> 
     await merging.advance(sim.engine, store_nothing, is_drained=False)
     assert [task.merge for task, _ in activities.started] == [OP, "m0", "m1"]
     assert not merging.has_work(sim.state)
+
+
+SIGNED_POLICY = {
+    "mode": "signed",
+    "principals": {
+        "ada": {"key": f"ed25519:{'B' * 42}A=", "rights": ["grant"]},
+        "dev": {"key": f"ed25519:{'D' * 42}A=", "rights": ["change"]},
+    },
+}
+
+
+def coordinating(merge: str, started_at: int) -> dict[str, Any]:
+    """The stored state of a run that coordinates a merge with the run `RUN`."""
+    pending = PendingMerge(
+        merge=merge,
+        position=3,
+        other=RUN,
+        status="coordinating",
+        requester=RUN,
+        deadline=9_000,
+        other_started_at=started_at,
+        agents=9,
+    )
+    return CrewState(run=OTHER, status="running", pending_merge=pending).to_json()
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["own request", "request of another run"])
+@pytest.mark.parametrize(
+    ("widens", "is_current", "refusal"),
+    [
+        ((), True, ""),
+        (("agent b: tools + x",), True, "it widens authority: agent b: tools + x"),
+        (None, True, "it was not compared with the definition in force"),
+        ((), False, "it was not compared with the definition in force"),
+    ],
+    ids=["nothing", "tools", "not compared", "compared with an earlier definition"],
+)
+async def test_a_run_joins_another_one_only_if_what_that_widens_is_permitted(
+    monkeypatch: pytest.MonkeyPatch,
+    is_own: bool,
+    widens: tuple[str, ...] | None,
+    is_current: bool,
+    refusal: str,
+) -> None:
+    """The state when the other run asks decides: it may have changed since the request."""
+    activities = Activities(monkeypatch)
+    sim = await at_work("requested" if is_own else "", creatures(LISTENS, policy=SIGNED_POLICY))
+    pending = sim.state.pending_merge
+    merge = pending.merge if pending is not None else OP
+    dev = authorize_right("dev", ("change",), "change", "the merge")
+    monkeypatch.setattr(merging_runs, "authorize_merge", lambda *_, **__: dev)
+    merging = RunMerge(sim.state)
+    request = merging.add_request(merge, OTHER)
+    await merging.advance(sim.engine, store_nothing, is_drained=False)
+    await asyncio.sleep(0)
+    activities.started = [each for each in activities.started if isinstance(each[0], ReadOtherRun)]
+    ((task, _),) = activities.started
+    assert task.find_widenings
+    await activities.complete(
+        ReadOtherRunResult(
+            merge=merge,
+            state=coordinating(merge, sim.state.started_at),
+            widens=widens,
+            compared=task.definition if is_current else ContentHash("earlier"),
+        )
+    )
+    await merging.advance(sim.engine, store_nothing, is_drained=False)
+    after = sim.state.pending_merge
+    if refusal:
+        assert request.answer is not None
+        assert refusal in request.answer.refused
+        assert after == pending
+    else:
+        assert request.answer is None
+        assert after is not None
+        assert after.status == "draining"
 
 
 async def test_a_frozen_run_answers_before_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:

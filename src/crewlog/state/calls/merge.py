@@ -74,8 +74,11 @@ class ReadOtherRunResult(Model):
     """Whether it was terminated or does not exist: the store refuses its entries from now on."""
     recalled: bool = False
     """Whether the state contains the outcome of the merge from the journal."""
-    widens: tuple[str, ...] = ()
-    """With `find_widenings`: what the merge widens; see `PrepareMergeResult.widens`."""
+    widens: tuple[str, ...] | None = None
+    """With `find_widenings`: what the merge widens; see `PrepareMergeResult.widens`. None: nothing
+    was compared."""
+    compared: ContentHash = ContentHash("")
+    """The definition of this run that was compared: `ReadOtherRun.definition`."""
     refused: str = ""
     """With `find_widenings`: why the runs cannot merge; empty if they can."""
     at: int = 0
@@ -151,7 +154,8 @@ class PrepareMergeResult(Model):
     what: str = ""
     """What changes, in a line, for people."""
     widens: tuple[str, ...] | None = None
-    """Each widening against the definition of either run; none if both have an open policy."""
+    """Each widening against the definition of either run. None: nothing was compared, since the
+    policy of both is open or they cannot merge."""
     warnings: tuple[str, ...] = ()
     """Of a dry run: likely mistakes; see `SwapReport`."""
     refused: str = ""
