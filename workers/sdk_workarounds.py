@@ -68,12 +68,14 @@ class LocalActivities:
         signals in between. A replay gives the result in the task of the marker, before these
         signals, so the run could no longer be replayed (docs/decisions/0046). The server sends an
         unanswered query again with the next task, or alone.
-    Test: `tests/workers/test_queries_during_local_activities.py`.
+    Test: `test_a_run_queried_during_a_local_activity_replays` in
+        `tests/workers/test_queries_during_local_activities.py`.
     Report: A workflow begins a local activity in its first task, and a query is part of that task.
         The activity ends while the query is answered, and a signal comes. The workflow gets the
         signal first, and its replay the result first. Expected: no query is answered while a local
         activity is in flight, or its marker is part of the next task.
-    Needed until: `temporalio` orders the marker and the signals as the workflow got them.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test passes
+        without it.
     """
 
     def __init__(self) -> None:
@@ -106,12 +108,14 @@ class EarlyEnd:
         refused task, too, and ended. With the other events, the SDK would send the end that this
         instance made without them, and signals would be lost (docs/decisions/0047). A failed task
         is repeated from the whole history.
-    Test: `tests/workers/test_workflow_runner.py`.
+    Test: `test_an_execution_that_ended_for_a_query_fails_the_task_that_brings_more` in
+        `tests/workers/test_workflow_runner.py`.
     Report: A workflow continues as new, the server refuses it with `UnhandledCommand` since a
         signal came, and a query without a task comes before the task is repeated. The worker
         completes the repeated task with the old command, without giving the signal to the
         workflow. Expected: an instance that has ended is evicted when its task is refused.
-    Needed until: `temporalio` evicts such an instance.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the steps of the
+        report give what is expected.
     """
 
     def __init__(self) -> None:
@@ -136,13 +140,15 @@ class Progress:
         may start at another time, and bring more events. If the instance were kept, its journal
         would differ from that of a replay, or its commands would be in an order that no replay can
         produce, and the updates of the task would be lost (docs/decisions/0053).
-    Test: `tests/workers/test_early_queries.py`.
+    Test: `test_events_of_a_query_are_processed_by_their_task` in
+        `tests/workers/test_early_queries.py`.
     Report: No worker runs. A query is sent, then a signal. The worker that starts answers the
         query with the signal applied, at the time of the task before, and keeps the instance: the
         task of the signal runs without jobs, and `workflow.time()` differs in a replay. An update
         that comes with this task is rejected as `UnprocessedUpdate`. Expected: an instance that has
         applied events without their task is evicted after the query.
-    Needed until: `temporalio` evicts such an instance.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test passes
+        without it.
     """
 
     def __init__(self) -> None:
@@ -202,10 +208,12 @@ class WorkerHost:
 
     Reason: what `Progress` finds is of no use without an eviction, and the SDK has no public call
         for that, only its bridge.
-    Test: `tests/workers/test_early_queries.py`.
+    Test: `test_events_of_a_query_are_processed_by_their_task` in
+        `tests/workers/test_early_queries.py`.
     Report: An interceptor or a runner cannot evict an execution from the worker's cache. Expected:
         a public method of `Worker`, as `request_workflow_eviction` of the bridge.
-    Needed until: `Progress` is not needed, or `temporalio` has the method.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test passes
+        without it.
     """
 
     def __init__(self) -> None:
@@ -288,12 +296,13 @@ def activate_updates_last(
         the update in an activation of its own, after the other jobs. So the commands in the history
         could have an order that no replay produces, and the run could not continue
         (docs/decisions/0011).
-    Test: `tests/workers/test_workflow_runner.py`.
+    Test: `test_updates_are_processed_last` in `tests/workers/test_workflow_runner.py`.
     Report: An activity's result and an update are part of one workflow task, and both issue a
         command. A worker that has the workflow in memory issues the update's command first; a
         worker that replays before this task issues it last, and its history fails every replay
         with a nondeterminism error. Expected: one order in both cases.
-    Needed until: `temporalio` gives an update the same place in both cases.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the steps of the
+        report give what is expected.
     """
     updates = [job for job in act.jobs if job.HasField("do_update")]
     if not updates or len(updates) == len(act.jobs):
@@ -359,11 +368,13 @@ def limit_cache(most_cached: int, most_tasks: int) -> tuple[int, int]:
         does, is then lost until it times out. So the cache has many more executions than tasks run
         at a time: while one task waits, the others cannot use so many executions that its own
         becomes the oldest.
-    Test: `tests/workers/test_cache_limits.py`.
+    Test: `test_a_waiting_task_is_never_the_oldest_cached_one` in
+        `tests/workers/test_cache_limits.py`.
     Report: A worker with `max_cached_workflows=2` and workflows that begin with a local activity of
         a second: with three at a time, tasks time out, since their execution was evicted.
         Expected: an execution whose task is in flight is not evicted.
-    Needed until: `temporalio` evicts no execution with a task in flight.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the steps of the
+        report give what is expected.
 
     Args:
         most_cached: The executions that the operator wants to cache; 0: none.
@@ -380,10 +391,12 @@ def server_rejection(error: RuntimeError) -> str:
 
     Reason: the SDK raises a `RuntimeError` for a server that answers and cannot serve, or lacks the
         namespace, as for any bug.
-    Test: `tests/client/test_namespace.py`.
+    Test: `test_a_worker_of_a_missing_namespace_ends_with_the_error` in
+        `tests/client/test_namespace.py`.
     Report: `Worker.run` raises `RuntimeError("Worker validation failed: …")` where the server
         rejects it. Expected: an error of a type of its own, with the `RPCError` as its cause.
-    Needed until: `temporalio` has such an error.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the steps of the
+        report give what is expected.
     """
     text = str(error)
     return text.removeprefix(_VALIDATION_FAILED) if text.startswith(_VALIDATION_FAILED) else ""

@@ -29,10 +29,11 @@ NO_ARGUMENT = RawValue(Payload())
 """The default of a query's argument.
 
 Reason: a parameter `RawValue | None` is not given the raw value, so a handler cannot check it.
-Test: `tests/workers/test_sdk_workarounds.py`.
+Test: `test_an_optional_raw_value_is_not_raw` in `tests/workers/test_sdk_workarounds.py`.
 Report: A query handler with the parameter `raw: RawValue | None = None` fails with "Payload … could
     not be converted". Expected: the same as for `RawValue`.
-Needed until: `temporalio` accepts `RawValue | None`.
+Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test no longer
+    finds the error of the SDK.
 """
 
 METADATA_QUERY = "__temporal_workflow_metadata"
@@ -57,11 +58,13 @@ class _Inbound(WorkflowInboundInterceptor):
 
         Reason: the SDK calls the run method with all arguments of the start. Python's error fails
             the workflow task again and again, and nobody can correct the start.
-        Test: `tests/workers/test_sdk_workarounds.py`.
+        Test: `test_a_start_without_one_argument_fails_the_run` in
+            `tests/workers/test_sdk_workarounds.py`.
         Report: Start a workflow whose run method has one parameter with two arguments, or with
             none. Its workflow task fails forever with a `TypeError`. Expected: the execution
             fails, since its input cannot change.
-        Needed until: `temporalio` fails an execution whose input does not fit its run method.
+        Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the steps of
+            the report give what is expected.
         """
         if len(input.args) != 1:
             raise application_error(
@@ -76,11 +79,13 @@ class _Inbound(WorkflowInboundInterceptor):
 
         Reason: `workflow.set_current_details` takes a text, so the workflow would have to make it
             at every workflow task.
-        Test: `tests/acceptance/test_watching.py`.
+        Test: `test_who_comes_again_over_a_swap_misses_nothing` in
+            `tests/acceptance/test_watching.py`.
         Report: The current details are a text that is kept, not a function. A workflow with large
             details pays for them at each task, though they are read by few. Expected:
             `set_current_details` takes a function, which the metadata query calls.
-        Needed until: `temporalio` takes a function.
+        Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the steps of
+            the report give what is expected.
         """
         result = await super().handle_query(input)
         if input.query == METADATA_QUERY and isinstance(result, WorkflowMetadata):
@@ -96,12 +101,14 @@ def separate_task(position: int) -> None:
         a heartbeat. Rejected updates and queries cause such tasks. A replay runs both tasks as one:
         at the later time, and with the update before the entries of the first task. So the
         replayed journal differs from the stored one (docs/decisions/0007).
-    Test: `tests/workers/test_sdk_workarounds.py`.
+    Test: `test_a_task_that_recorded_something_is_replayed_alone` in
+        `tests/workers/test_sdk_workarounds.py`.
     Report: Send signals to a workflow that records `workflow.time()` for each and issues no
         command, and at the same time updates that its validator rejects. After an eviction, a query
         shows other times than before. Expected: a task that applied events is not merged with the
         next one.
-    Needed until: `temporalio` replays each completed task alone.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test passes
+        without it.
 
     Args:
         position: The position of the journal, which the Web UI shows.
@@ -115,10 +122,12 @@ PACKED_SIGNALS = "crewlog:packed-signals"
 Reason: the SDK makes a coroutine, and much else, for each signal. That costs more than the work for
     a signal that is only counted. The handler never awaits, so the order is the same either way. A
     signal of that name from a client is packed, too, so no client can forge one.
-Test: `tests/workers/test_workflow_runner.py`; the costs are those of `python -m tests.costs`.
+Test: `test_the_signals_of_an_activation_are_batched_safely` in
+    `tests/workers/test_workflow_runner.py`; its cost is that of `python -m tests.costs`.
 Report: An activation with 1,000 signals to a dynamic handler spends most of its time in tasks that
     never await. Expected: a handler that is not a coroutine function is called without a task.
-Needed until: `temporalio` calls such handlers directly.
+Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the steps of the
+    report give what is expected.
 """
 
 

@@ -46,6 +46,7 @@ MODULES = (
     "workflows/sdk_workarounds.py",
 )
 PRIVATE = re.compile(r"\._bridge_worker|def _(de|en)code_reference|\"__temporal_|temporalio\S*\._")
+TESTS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TRIES, SIGNALS = 10, 40
 
 
@@ -56,15 +57,43 @@ def docstrings(module: str) -> Iterator[str]:
             yield " ".join(str(node.value.value).split())
 
 
+PARTS = re.compile(
+    r"Reason: (?P<reason>.{40,}) "
+    r"Test: `(?P<test>test_\w+)` in `(?P<file>tests/\S+\.py)`.* "
+    r"Report: (?P<report>.{40,} Expected: .{10,}) "
+    r"Needed until: (?P<end>.+)"
+)
+FIXED = re.compile(r"`temporalio` (?P<version>[\d.]+)\.")
+NOT_FIXED = re.compile(
+    r"no release of `temporalio` has a fix as of (?P<version>[\d.]+); remove it when "
+    r"(the test passes without it|the test no longer finds the error of the SDK"
+    r"|the steps of the report give what is expected)\."
+)
+"""A test of the correction alone cannot pass without it: then the steps of the report decide."""
+
+
+def minor(number: str) -> list[int]:
+    return [int(each) for each in number.split(".")[:2]]
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_each_correction_has_a_reason_a_test_a_report_and_an_end(module: str) -> None:
     corrections = [text for text in docstrings(module) if "Reason:" in text]
     assert corrections
     for text in corrections:
-        assert all(part in text for part in ("Test: `", "Report: ", "Expected: ", "Needed until: "))
-        tests = re.findall(r"`(tests/\S+\.py)`", text)
-        assert tests
-        assert all((ROOT / test).exists() for test in tests)
+        parts = PARTS.search(text)
+        assert parts, text
+        tests = ast.parse((ROOT / parts["file"]).read_text()).body
+        names = [each.name for each in tests if isinstance(each, TESTS)]
+        assert parts["test"] in names, parts["test"]
+        pinned = minor(version("temporalio"))
+        end = parts["end"].partition(" Args:")[0]
+        if fixed := FIXED.fullmatch(end):
+            assert minor(fixed["version"]) > pinned, "delete the correction"
+        else:
+            not_fixed = NOT_FIXED.fullmatch(end)
+            assert not_fixed, end
+            assert minor(not_fixed["version"]) == pinned, "try it with the pinned version"
 
 
 def test_private_names_of_the_sdk_are_used_in_these_modules_only() -> None:

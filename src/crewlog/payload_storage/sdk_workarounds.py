@@ -38,10 +38,12 @@ def with_attributes(original: T, **changed: object) -> T:
     Reason: for each payload of an activation the SDK copies the data converter and the external
         storage, to note where a payload is stored. `dataclasses.replace` makes both anew, with all
         their parts: a tenth of what a worker calls for a step.
-    Test: `tests/encryption/test_converter_copies.py`; its cost is that of `python -m tests.costs`.
+    Test: `test_a_copy_for_a_store_context_keeps_the_parts` in
+        `tests/encryption/test_converter_copies.py`; its cost is that of `python -m tests.costs`.
     Report: `DataConverter._with_store_context` makes the payload converter, the failure converter
         and the map of drivers again for each payload. Expected: it keeps them.
-    Needed until: `temporalio` keeps them.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test passes
+        without it.
 
     Args:
         original: The object.
@@ -58,11 +60,13 @@ class TolerantDataConverter(DataConverter):
     Reason: any client may send a payload that is marked as a reference. The SDK raises before the
         workflow gets it, so the workflow task of the run fails as long as the signal is in the
         history.
-    Test: `tests/acceptance/test_payload_folders.py`.
+    Test: `test_a_reference_to_nothing_is_refused_and_the_run_goes_on` in
+        `tests/acceptance/test_payload_folders.py`.
     Report: Send a signal whose payload has the metadata `__temporal_external_storage_reference:
         true` and any other content. Each workflow task fails with TMPRL1105 or TMPRL1106, forever.
         Expected: the payload converter gets it, whose error concerns this signal alone.
-    Needed until: `temporalio` leaves payloads that it cannot decode to the payload converter.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test passes
+        without it.
     """
 
     def with_context(self, context: SerializationContext) -> Self:
@@ -99,11 +103,13 @@ class TolerantExternalStorage(ExternalStorage):
     """An external storage that returns a payload unchanged if it refers to none of its drivers.
 
     Reason: as for `TolerantDataConverter`, for references without a codec.
-    Test: `tests/acceptance/test_payload_folders.py`.
+    Test: `test_a_reference_to_nothing_is_refused_and_the_run_goes_on` in
+        `tests/acceptance/test_payload_folders.py`.
     Report: Send a signal whose payload is an `ExternalStorageReference` as `json/protobuf` that
         names a driver of another client, or is not valid JSON. Each workflow task fails, forever.
         Expected: the payload converter gets the payload.
-    Needed until: `temporalio` leaves payloads that it cannot resolve to the payload converter.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test passes
+        without it.
     """
 
     def _with_store_context(self, ctx: StorageDriverStoreContext) -> Self:
@@ -132,10 +138,11 @@ class HintedProtobufConverter(EncodingPayloadConverter):
     """Reads only the message type of the type hint.
 
     Reason: the SDK makes a message of whatever type a payload names, also if nothing asked for one.
-    Test: `tests/state/test_hostile_data.py`.
+    Test: `test_no_protobuf_is_made_of_a_payload` in `tests/state/test_hostile_data.py`.
     Report: `DefaultPayloadConverter().from_payload(payload)` without a type hint makes any protobuf
         message that the sender names. Expected: it needs a type hint, and checks it.
-    Needed until: `temporalio` checks the type hint.
+    Needed until: no release of `temporalio` has a fix as of 1.35.0; remove it when the test no
+        longer finds the error of the SDK.
 
     Args:
         converter: The SDK's converter.
