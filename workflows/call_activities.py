@@ -137,7 +137,7 @@ def _step_call(engine: Engine, request: CallRequest) -> dict[str, Any]:
         "call": request.call.call,
         "agent": "" if same else request.agent,
         "definition": engine.plan.definition_hash_of(step),
-        "view": pack_view(engine.view(request.agent, request.step), batch),
+        "view": pack_view(engine.view(request.agent, request.step), engine.journal.extended_logs),
         "batch": batch,
         "attempt": request.call.attempt,
         "position": 0 if batch.entries else engine.state.position,

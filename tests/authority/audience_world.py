@@ -360,7 +360,7 @@ class World:
                 step=StepId(f"{agent}#1"),
                 agent=name,
                 definition=self.engine.plan.definition,
-                view=pack_view(self.engine.view(name), batch),
+                view=pack_view(self.engine.view(name), self.engine.journal.extended_logs),
                 batch=batch,
             )
             filled = await self.worker.activities._batches.unpack_input(_sent(task))  # pyright: ignore
@@ -459,7 +459,7 @@ class World:
             "call": call.call,
             "agent": order.agent,
             "definition": engine.plan.definition_hash_of(engine.state.frontier[order.step]),
-            "view": pack_view(engine.view(order.agent, order.step), batch),
+            "view": pack_view(engine.view(order.agent, order.step), engine.journal.extended_logs),
             "batch": batch,
             "attempt": call.attempt,
             "inputs": agent_inputs(engine, order.agent, order.step),

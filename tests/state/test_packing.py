@@ -27,7 +27,7 @@ from crewlog.state.calls import (
     requested_calls,
 )
 from crewlog.state.excerpt import message_excerpt
-from crewlog.state.logs import batch_links
+from crewlog.state.logs import batch_links, extended_logs
 from crewlog.state.messages import message_to_json
 from crewlog.state.model import Call, CrewState
 from crewlog.state.recorder import Journal
@@ -200,7 +200,7 @@ def test_heads_that_follow_from_the_batch_are_left_out_of_a_view() -> None:
     )
     (link,) = batch_links(RUN, batch)
     view = View(heads={LogName("public"): link.head, LogName("private:a"): ContentHash("p")})
-    packed = pack_view(view, batch)
+    packed = pack_view(view, extended_logs(batch))
     assert packed.heads == {"public": "", "private:a": "p"}
     assert unpack_view(packed, RUN, batch) == view
     assert unpack_view(view, RUN, batch) == view

@@ -13,7 +13,7 @@ from crewlog.state import journal as j
 from crewlog.state.batch_codec import pack_view, unpack_view
 from crewlog.state.calls import View
 from crewlog.state.fold import fold_journal
-from crewlog.state.logs import merged_head
+from crewlog.state.logs import extended_logs, merged_head
 from crewlog.store import Store
 from crewlog.store.protocol import LineageLink, LogLink
 from message_order import sort_messages
@@ -38,7 +38,7 @@ async def test_whatever_way_they_are_read_logs_have_what_was_said_in_them(
         one = await world.step()
         if world.rng.random() < 0.7:  # what is under way is given with the call
             batch = one.batch()
-            view = unpack_view(pack_view(one.view(), batch), one.run, batch)
+            view = unpack_view(pack_view(one.view(), extended_logs(batch)), one.run, batch)
             assert view == one.view()
             found = await lasting.hydrate(one.run, ANN, view, batch)
             assert [each.text for each in found] == texts(one.said, BODIES)

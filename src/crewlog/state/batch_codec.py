@@ -26,7 +26,7 @@ from crewlog.model import Json
 from crewlog.state.body_metadata import usage_with_metadata, usage_without_metadata
 from crewlog.state.calls import View
 from crewlog.state.journal import Batch, JournalEntry
-from crewlog.state.logs import extended_logs, heads_after_batch
+from crewlog.state.logs import heads_after_batch
 from crewlog.state.model import Call
 
 Entry = dict[str, Json]
@@ -96,9 +96,8 @@ def required_bodies(batch: Batch) -> Iterator[ContentHash]:
                 yield entry["ref"]["body"]
 
 
-def pack_view(view: View, batch: Batch) -> View:
-    """The view without the heads that follow from the batch."""
-    logs = extended_logs(batch)
+def pack_view(view: View, logs: Collection[LogName]) -> View:
+    """The view without the heads of the logs that the batch with it extends."""
     heads = {log: _AFTER if log in logs else h for log, h in view.heads.items()}
     return view.model_copy(update={"heads": heads})
 

@@ -7,6 +7,7 @@ the input of every activity, so storing them needs no call of its own.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from crewlog.canonical_json import canonical, hash_bytes
@@ -17,7 +18,7 @@ from crewlog.state.body_metadata import body_metadata
 from crewlog.state.calls import CallResult
 from crewlog.state.fold import fold
 from crewlog.state.journal import Batch, JournalEntry, entry_to_json, preceding_position
-from crewlog.state.logs import empty_log_head
+from crewlog.state.logs import empty_log_head, extended_logs
 from crewlog.state.model import CrewState
 
 LARGEST_PACKED_RESULT = 32 * 1024
@@ -69,6 +70,7 @@ class Journal:
         default_factory=dict[ContentHash, dict[str, Json]]
     )
     _batch: Batch | None = None
+    _extended_logs: Collection[LogName] = ()
 
     transaction: Transaction = field(default_factory=Transaction)
     """Makes what is recorded inside of `with journal.transaction:` one transaction."""
@@ -131,8 +133,16 @@ class Journal:
     def batch(self) -> Batch:
         """The entries that are not stored, packed."""
         if self._batch is None:
-            self._batch = pack(self.unpacked_batch(), self._metadata)
+            whole = self.unpacked_batch()
+            self._batch = pack(whole, self._metadata)
+            self._extended_logs = extended_logs(whole)
         return self._batch
+
+    @property
+    def extended_logs(self) -> Collection[LogName]:
+        """The logs that the batch extends."""
+        self.batch()
+        return self._extended_logs
 
     def unpacked_batch(self) -> Batch:
         """The entries that are not stored. Unpacking the packed ones needs the history."""
