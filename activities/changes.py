@@ -36,7 +36,7 @@ from crewlog.definition.validate import standing
 from crewlog.errors import ChangeConflict, Diagnostic, InvalidDefinition, UsageError
 from crewlog.graph import run_split
 from crewlog.graph.lowering.components import expanded_component
-from crewlog.ids import ContentHash
+from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.keeping import kept
@@ -88,7 +88,7 @@ class ChangePreparer:
             operations = _parse_operations(task.operations)
             crew = _with_engine_values(apply_operations(base, operations), base)
             result = await self._prepare(crew, base, task, of=task.base)
-            return await self._with_pending(result, task.pending, operations)
+            return await self._with_pending(task.run, result, task.pending, operations)
         if task.recipe:
             return await self._prepare_recipe(task, base)
         if task.definition is None:
@@ -102,6 +102,7 @@ class ChangePreparer:
 
     async def _with_pending(
         self,
+        run: RunId,
         result: PrepareChangeResult,
         pending: ContentHash,
         operations: tuple[Operation, ...],
@@ -116,7 +117,7 @@ class ChangePreparer:
         before = CrewDefinition.from_json(await self.store.get_definition(pending))
         try:
             crew = _with_engine_values(apply_operations(before, operations), before)
-            definition, plan = await lower_crew(crew, self.store, self.definitions)
+            definition, plan = await lower_crew(run, crew, self.store, self.definitions)
         except (InvalidDefinition, UsageError) as error:
             raise ChangeConflict(
                 f"the change does not fit the pending change of the graph: {error.message}",
@@ -135,7 +136,7 @@ class ChangePreparer:
         crew = base
         if task.definition is not None:
             data = await load_crew_data(task.definition, self.store)
-            definition, _ = await lower_new_definition(data, self.store, self.definitions)
+            definition, _ = await lower_new_definition(task.run, data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
             _with_engine_values(crew, live)
         away = {name: run for name, run in live.away.items() if name in crew.agents}
@@ -184,7 +185,7 @@ class ChangePreparer:
     ) -> PrepareChangeResult:
         """Prepares the change to a checked crew."""
         own, split_runs = await self._split(after, task)
-        definition, plan = await lower_crew(own, self.store, self.definitions)
+        definition, plan = await lower_crew(task.run, own, self.store, self.definitions)
         others = [CrewDefinition.from_json(each.definition) for each in split_runs]
         signed = base.policy is not None and base.policy.signed
         return PrepareChangeResult(
@@ -219,7 +220,7 @@ class ChangePreparer:
             if id_ == task.run:
                 continue
             data = crews[id_].to_json()
-            await self.store.put_definition(data)
+            await self.store.put_definition(task.run, data)
             split_runs.append(
                 PreparedSplitRun(
                     run=id_,
@@ -283,7 +284,7 @@ class ChangePreparer:
         after = _with_engine_values(load_data(data), base)
         if task.basis:
             fields["basis"] = new_basis.to_json()
-            await self.store.put_definition(fields["basis"])
+            await self.store.put_definition(task.run, fields["basis"])
         return await self._prepare(after, base, task, of=task.base, diagnostics=remarks, **fields)
 
 

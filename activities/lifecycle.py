@@ -16,7 +16,7 @@ from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lowering.plans import lower_validated
-from crewlog.ids import ContentHash, CrewName
+from crewlog.ids import ContentHash, CrewName, RunId
 from crewlog.model import Json
 from crewlog.prompt.offered import offered_form
 from crewlog.state.calls import EndRun, EndRunResult, PrepareRun, PrepareRunResult
@@ -32,18 +32,22 @@ async def prepare_run(
     server: Server,
     executions: Executions,
 ) -> PrepareRunResult:
-    """Resolves, validates and lowers the crew, and stores its definition.
+    """Resolves, validates and lowers the crew, and stores its definition for the run.
+
+    A start that is rejected here stores nothing: no run refers to it.
 
     Raises:
         InvalidDefinition: the definition has errors, or the crew is unknown.
         NotPermitted: the crew is signed, and the start was used before; or the store has a signed
             run with this id.
     """
-    lowered = await _lower_start(task, store, definitions)
+    lowered, is_registered = await _lower_start(task, store, definitions)
     crew = definitions.put(lowered.hash, lowered.definition)
     as_counted(where_they_are(crew, None), None)
     if task.use is not None:
         await executions.record_start(task.use, lowered.definition.policy, task.run)
+    if not is_registered:
+        await store.put_definition(task.run, lowered.data)
     return PrepareRunResult(
         definition=lowered.data,
         plan=lowered.plan,
@@ -53,53 +57,53 @@ async def prepare_run(
 
 async def _lower_start(
     task: PrepareRun, store: Store, definitions: Definitions
-) -> LoweredDefinition:
-    """Resolves, validates and lowers the crew of a new run, whose definition the store has then."""
+) -> tuple[LoweredDefinition, bool]:
+    """Resolves, validates and lowers the crew of a new run.
+
+    Returns:
+        The crew, and whether the catalog has its definition. Its normal form may differ.
+    """
     data = task.crew
     if isinstance(data, str):
         address = await _find_crew(data, store)
         known = definitions.lowered.get(address)
         if known is not None and known.is_new and not (task.edited or task.model):
-            # The store has the definition as it was registered; its normal form may differ.
-            if known.hash != address:
-                await store.put_definition(known.data)
-            return known
+            return known, known.hash == address
         data = await store.get_definition(address)
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(data, offered_form(registry))
     elif task.model:
         data = load_data(data, task.model).to_json()
-    lowered = _lower(data, load_data, definitions, is_new=True)
-    await store.put_definition(lowered.data)
-    return lowered
+    return _lower(data, load_data, definitions, is_new=True), False
 
 
 async def lower_new_definition(
-    data: dict[str, Json], store: Store, definitions: Definitions
+    run: RunId, data: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """Validates and stores a definition; returns it and its plan as JSON.
+    """Validates a definition, and stores it for a run; returns it and its plan as JSON.
 
     Raises:
         InvalidDefinition: the definition has errors.
     """
-    return await _store(_lower(data, load_data, definitions, is_new=True), store, definitions)
+    lowered = _lower(data, load_data, definitions, is_new=True)
+    return await _store(run, lowered, store, definitions)
 
 
 async def lower_stored_definition(
-    data: dict[str, Json], store: Store, definitions: Definitions
+    run: RunId, data: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lower_new_definition`, without the checks that only new definitions need."""
-    return await _store(_lower(data, load_stored, definitions), store, definitions)
+    return await _store(run, _lower(data, load_stored, definitions), store, definitions)
 
 
 async def lower_crew(
-    crew: CrewDefinition, store: Store, definitions: Definitions
+    run: RunId, crew: CrewDefinition, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lower_stored_definition`, for a crew that was validated before."""
     # Parsed again, as every worker does.
     lowered = _lower(crew.to_json(), CrewDefinition.from_json, definitions)
-    return await _store(lowered, store, definitions)
+    return await _store(run, lowered, store, definitions)
 
 
 def _lower(
@@ -121,9 +125,9 @@ def _lower(
 
 
 async def _store(
-    lowered: LoweredDefinition, store: Store, definitions: Definitions
+    run: RunId, lowered: LoweredDefinition, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    await store.put_definition(lowered.data)
+    await store.put_definition(run, lowered.data)
     definitions.put(lowered.hash, lowered.definition)
     return lowered.data, lowered.plan
 

@@ -210,8 +210,8 @@ class StateLoader:
                 remedy="Start a new run with its prompt.",
             )
         stored = await self.store.get_definition(state.definition)
-        definition, plan = await lower_stored_definition(stored, self.store, self.definitions)
-        plan, older = await _with_detached_steps(plan, state, self.store, self.definitions)
+        definition, plan = await lower_stored_definition(run, stored, self.store, self.definitions)
+        plan, older = await _with_detached_steps(run, plan, state, self.store, self.definitions)
         # Without a known last definition, the policy of the checkpoint decides.
         current = await _last_definition(task, self.store) or CrewDefinition.from_json(definition)
         signed = current.policy is not None and current.policy.signed
@@ -254,9 +254,8 @@ class StateLoader:
         await self.store.add_pending_fork(task.run, run, Clock().now())
         before = await load_state(self.store, task.run, position - 1)
         after = fold(before, entry.model_copy(update={"split_runs": ()}))
-        definition, plan = await lower_stored_definition(
-            await self.store.get_definition(part.definition), self.store, self.definitions
-        )
+        stored = await self.store.get_definition(part.definition)
+        definition, plan = await lower_stored_definition(run, stored, self.store, self.definitions)
         policy = CrewDefinition.from_json(definition).policy
         if task.use is not None and policy is not None and policy.signed:
             await self.executions.check_unused_id(run, task.use)
@@ -264,7 +263,7 @@ class StateLoader:
             await self.executions.begin(run, task.use, signed=True)
         rules = GraphPlan.from_json(plan).rules
         state = split_run_state(after, run, part.contents, part.definition, rules)
-        plan, older = await _with_detached_steps(plan, state, self.store, self.definitions)
+        plan, older = await _with_detached_steps(run, plan, state, self.store, self.definitions)
         return RestoreStateResult(
             position=state.position,
             state=state.to_json(),
@@ -340,7 +339,11 @@ async def _find_touches(
 
 
 async def _with_detached_steps(
-    plan: dict[str, Json], state: CrewState, store: Store, definitions: Definitions
+    run: RunId,
+    plan: dict[str, Json],
+    state: CrewState,
+    store: Store,
+    definitions: Definitions,
 ) -> tuple[dict[str, Json], tuple[dict[str, Json], ...]]:
     """Returns the plan with the detached steps of a state, and the definitions of their nodes."""
     steps: dict[StepId, dict[str, Json]] = {}
@@ -349,7 +352,7 @@ async def _with_detached_steps(
         step = entry.parent_or_self
         if entry.definition and step not in steps:
             older[entry.definition] = stored = await store.get_definition(entry.definition)
-            _, former = await lower_stored_definition(stored, store, definitions)
+            _, former = await lower_stored_definition(run, stored, store, definitions)
             if (detached := detached_step(GraphPlan.from_json(former), entry.node)) is not None:
                 steps[step] = detached.to_json()
     return {**plan, "detached_steps": steps} if steps else plan, tuple(older.values())

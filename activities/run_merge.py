@@ -199,7 +199,7 @@ class RunMerges:
         if not is_frozen_for(state, task.run, task.merge, task.entered_at, task.started_at):
             return _rejected(task, f"{task.other!r} is not frozen for this merge", "Retry.")
         base, merged = await self._crews(task.base, state.definition)
-        return await self._merge(task, base, merged, state)
+        return await self._merge(task.run, task, base, merged, state)
 
     async def find_widenings(
         self, task: ReadOtherRun, other: CrewState
@@ -224,6 +224,7 @@ class RunMerges:
         base, merged = await self._crews(other.definition, task.definition)
         state = await self._wait_for_state(task.run)
         prepared = await self._merge(
+            task.run,
             PrepareMerge(
                 run=task.other,
                 base=other.definition,
@@ -266,7 +267,7 @@ class RunMerges:
                 else f"It has been merged into the run {surviving}: name that one.",
             )
         base, merged = await self._crews(task.base, state.definition)
-        crews = {task.run: base, task.other: merged}
+        run, crews = task.run, {task.run: base, task.other: merged}
         components = {run: expanded_component(crew) for run, crew in crews.items() if crew.lives}
         if missing := sorted({*crews} - {*components}):
             return _rejected(
@@ -289,7 +290,7 @@ class RunMerges:
             }
             state = await self._wait_for_state(task.run)
             task, base, merged = task.model_copy(update=reverse), merged, base
-        result = await self._merge(task, base, merged, state)
+        result = await self._merge(run, task, base, merged, state)
         return await self._with_warnings(result, task.run, base, merged)
 
     async def _find_surviving_run(self, task: PrepareMerge, other: CrewState) -> RunId | None:
@@ -375,9 +376,22 @@ class RunMerges:
         return state
 
     async def _merge(
-        self, task: PrepareMerge, base: CrewDefinition, merged: CrewDefinition, state: CrewState
+        self,
+        run: RunId,
+        task: PrepareMerge,
+        base: CrewDefinition,
+        merged: CrewDefinition,
+        state: CrewState,
     ) -> PrepareMergeResult:
-        """Returns the crew of both runs, and the transferred state of the merged run."""
+        """Returns the crew of both runs, and the transferred state of the merged run.
+
+        Args:
+            run: The run for which the definition is stored.
+            task: The merge, as the surviving run prepares it.
+            base: The crew of the surviving run.
+            merged: The crew of the merged run.
+            state: The state of the merged run.
+        """
         try:
             both = merged_definition(
                 base,
@@ -391,7 +405,7 @@ class RunMerges:
             )
             data = both.definition.to_json()
             heads = await self._find_older_heads(task, state, new_names(both.renamed))
-            definition, plan = await lower_new_definition(data, self.store, self.definitions)
+            definition, plan = await lower_new_definition(run, data, self.store, self.definitions)
         except ComponentConflict as error:
             return _rejected(task, error.message, error.remedy)
         except InvalidDefinition as error:

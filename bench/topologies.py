@@ -112,7 +112,7 @@ class Case(NamedTuple):
     async def prepared(self) -> Callable[[], Awaitable[object]]:
         """What a worker does for it, each time with nothing at hand from before."""
         store = InMemoryStore()
-        base: ContentHash = await store.put_definition(self.crew.to_json())
+        base: ContentHash = await store.put_definition(_G, self.crew.to_json())
         said = {"op": self.operation.op, **self.operation.to_json()}
         task = PrepareChange(run=_G, base=base, operations=(said,), command="op")
 

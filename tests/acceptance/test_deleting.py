@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from covers import covers
 from crewlog.client import Run, beginnings
-from crewlog.definition.operations import Disconnect
+from crewlog.definition.operations import Disconnect, EditAgent
 from crewlog.errors import RunNotFound, StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, AgentName, RunId
 from crewlog.state.components import split_run_id
 from crewlog.state.fold import fold_journal
 from crewlog.store.journal_reader import load_state
+from crewlog.store.protocol import GRACE
 from store.waiting import held
 
 from .harness import LIMIT, RUN_LIMIT, Site, assert_equal, calls, tool
+from .test_change import at_gate, cut, gated
 from .test_creatures import living, rested
 from .test_splits import EDGES, until_begun
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def talk(site: Site, **more: Any) -> dict[str, Any]:
@@ -57,6 +64,40 @@ async def test_an_ended_run_is_deleted_and_its_twin_is_not(crews: Site) -> None:
     await crews.store.get_definition(folded.definition)
     again, _ = await crews.finish(crew, id=run.id)
     assert again.id == run.id, "its id is free"
+
+
+async def test_a_definition_that_only_a_pending_change_needs_stays(crews: Site) -> None:
+    """Another run has it, too, and is deleted while the calls in flight are awaited."""
+    queue = "deleting-pending"
+    worker = await crews.start_worker(queue)
+    crew = gated(crews)
+    target = cut(crew, "b", "c")
+    other, _ = await crews.finish(target)
+    run = await at_gate(crews, cut(crew, "a", "b"), queue=queue)
+    changed = await run.change(definition=target, wait=False)
+    assert changed.swap
+    await crews.client().delete(other.id)
+    await gone(crews, other)
+    await crews.store.delete([], now_ms() + 2 * GRACE)
+    worker.kill()
+    await crews.start_worker(queue)
+    crews.open_gate(run, "g")
+    await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
+    assert (await run.result(LIMIT)).status == "completed"
+
+
+async def test_the_definition_of_a_dry_run_is_deleted_with_its_run(crews: Site) -> None:
+    run = await at_gate(crews, gated(crews))
+    edit = EditAgent(name="b", set={"prompt": f"Only {run.id} has this."})
+    seen = await run.change(operations=[edit], dry_run=True)
+    assert await crews.store.get_definition(seen.definition)
+    crews.open_gate(run, "g")
+    await run.result(LIMIT)
+    await crews.client().delete(run.id)
+    await gone(crews, run)
+    await crews.store.delete([], now_ms() + 2 * GRACE)
+    with pytest.raises(StoreIncomplete):
+        await crews.store.get_definition(seen.definition)
 
 
 async def test_a_run_of_a_deleted_ones_id_has_files_of_its_own(crews: Site) -> None:

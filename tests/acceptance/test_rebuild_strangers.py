@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crewlog.errors import NotPermitted
+from crewlog.ids import RunId
 
 from .harness import Site
 from .test_principals import folder
@@ -19,7 +20,7 @@ __all__ = ["folder", "worker"]
 @pytest.mark.usefixtures("worker")
 async def test_a_strangers_execution_is_not_what_the_run_was(crews: Site, folder: Path) -> None:
     signed, other = simple(crews, folder)
-    await crews.store.put_definition(other)
+    await crews.store.put_definition(RunId("other"), other)
     run = await ended(crews, folder, signed)
     journal, known = await crews.journal(run), await crews.store.accepted_executions(run.id)
     carry = await forged(other, run.id, journal[-1][0] - 1, by="ada")

@@ -137,7 +137,9 @@ async def ended(site: Site, folder: Path, crew: dict[str, Any]) -> Run:
 @pytest.mark.usefixtures("worker")
 async def test_a_signed_run_is_continued_by_nobody_else(crews: Site, folder: Path) -> None:
     signed, other = simple(crews, folder)
-    await crews.store.put_definition(load_data(other).to_json())  # as any open run's start does
+    await crews.store.put_definition(
+        RunId("other"), load_data(other).to_json()
+    )  # as an open run does
     run = await ended(crews, folder, signed)
     journal, row = await crews.journal(run), await crews.store.get_run(run.id)
     for crew in (other, signed):
@@ -160,7 +162,7 @@ async def test_a_signed_run_is_continued_by_nobody_else(crews: Site, folder: Pat
 @pytest.mark.usefixtures("worker")
 async def test_nobody_makes_a_signed_run_that_was_never_started(crews: Site, folder: Path) -> None:
     signed, _ = simple(crews, folder)
-    await crews.store.put_definition(load_data(signed).to_json())
+    await crews.store.put_definition(RunId("other"), load_data(signed).to_json())
     run = f"{signed['crew']}-never"
     carry = await forged(signed, run, 0, by="ada")
     for kind in ("Stranger", WORKFLOW_TYPE):

@@ -25,9 +25,22 @@ from crewlog.state.journal import (
     entry_to_json,
 )
 from crewlog.state.logs import batch_links
+from crewlog.store import InMemoryStore
+from crewlog.store.codec import load_json
 from crewlog.testing.scripted import scripted
 
 RUN = RunId("music-1")
+
+
+async def assert_referenced(store: InMemoryStore, run: RunId) -> None:
+    """Asserts that a run refers to each stored definition, and no other run does."""
+    stored, other = dict(store._definitions), RunId("other")
+    for text in stored.values():
+        await store.put_definition(other, load_json(text))
+    await store.delete([other], 1, grace=0)
+    assert store._definitions == stored
+    await store.delete([run], 1, grace=0)
+    assert store._definitions == {}
 
 
 class Log:

@@ -53,7 +53,7 @@ def model_call(
     """Calls `backend`'s model."""
 
     async def call(definition: CrewDefinition, log: Log, **fields: Any) -> CallModelResult:
-        hash_ = await store.put_definition(definition.to_json())
+        hash_ = await store.put_definition(RUN, definition.to_json())
         batch = log.batch()
         given: dict[str, Any] = {
             "run": log.run,
@@ -80,7 +80,7 @@ def tool_call(
         tool: str, args: Mapping[str, Json] | None = None, body: Any = None, **fields: Any
     ) -> CallToolResult:
         definition = fields.pop("crew", None) or crew()
-        hash_ = await store.put_definition(definition.to_json())
+        hash_ = await store.put_definition(RUN, definition.to_json())
         body = body or {
             "type": "ai",
             "content": "",

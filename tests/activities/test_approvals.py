@@ -133,7 +133,7 @@ async def test_edited_arguments_are_checked_against_the_tool(activities: Any, en
     from crewlog.state.calls import CheckArguments
 
     definition = crew()
-    hash_ = await activities._store.put_definition(definition.to_json())
+    hash_ = await activities._store.put_definition(RUN, definition.to_json())
     for args, fault in [(OTHER, ""), ({"a": "x", "b": 2}, "a:"), ({"a": 1}, "b:"), ({}, "a:")]:
         task = CheckArguments(definition=hash_, tool="add", args=args)  # type: ignore[arg-type]
         found = await env.run(activities.check_arguments, task)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from activity_kit import HEARTBEAT, RUN, crew, with_info
+from activity_kit import HEARTBEAT, RUN, assert_referenced, crew, with_info
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -17,11 +17,17 @@ from crewlog.activities.chat_models import register
 from crewlog.activities.crew_activities import CrewActivities
 from crewlog.activities.server import Server
 from crewlog.canonical_json import hash_json
-from crewlog.errors import InvalidDefinition
+from crewlog.errors import InvalidDefinition, NotPermitted
 from crewlog.failure_details import failure_details
 from crewlog.ids import AgentName, CrewName, StepId
 from crewlog.state.body_metadata import requested_tool_calls
-from crewlog.state.calls import MergeNotification, PrepareRun, StoreBatch, StoreBatchResult
+from crewlog.state.calls import (
+    MergeNotification,
+    PrepareRun,
+    SignedStart,
+    StoreBatch,
+    StoreBatchResult,
+)
 from crewlog.state.excerpt import message_excerpt
 from crewlog.state.journal import Batch
 from crewlog.state.messages import message_to_json
@@ -209,6 +215,28 @@ async def test_each_start_of_a_registered_crew_stores_its_normal_form(activities
         started = await env.run(activities.prepare_run, PrepareRun(run=RUN, crew="music"))
         assert started.definition == data
         assert await store.get_definition(hash_json(data)) == data
+
+
+async def test_a_run_refers_to_its_definition_before_its_first_entry(activities, store, env):
+    for data in (crew("openai:x").to_json(), crew("openai:y").to_json()):
+        await env.run(activities.prepare_run, PrepareRun(run=RUN, crew=data))
+    edit: Any = {"crew": "c", "model": "openai:z", "agents": {"a": {"prompt": "p"}}}
+    edited = PrepareRun(run=RUN, crew=edit, edited=True, model="openai:z")
+    await env.run(activities.prepare_run, edited)
+    assert len(store._definitions) == 3
+    await assert_referenced(store, RUN)
+
+
+async def test_a_rejected_start_stores_no_definition(activities, store, env, monkeypatch):
+    async def reject(*_: Any) -> None:
+        raise NotPermitted("the start was used before", remedy="Start it again.")
+
+    monkeypatch.setattr(activities._executions, "record_start", reject)
+    with_info(env, workflow_id=RUN, is_local=True)
+    start = PrepareRun(run=RUN, crew=crew("openai:x").to_json(), use=SignedStart(execution="e"))
+    with pytest.raises(ApplicationError, match="used before"):
+        await env.run(activities.prepare_run, start)
+    assert store._definitions == {}
 
 
 async def test_open_run_resolves_registered_and_inline_crews(activities, store, env):

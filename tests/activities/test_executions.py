@@ -81,7 +81,7 @@ async def signed(store: InMemoryStore, *, mode: str = "signed") -> str:
         }
     agents = {"a": {"model": "m:x", "prompt": "p"}}
     crew = load_data({"crew": "c", "agents": agents, "flow": ["a"], "policy": policy})
-    return str(await store.put_definition(crew.to_json()))
+    return str(await store.put_definition(RUN, crew.to_json()))
 
 
 async def test_a_recorded_execution_needs_no_request(

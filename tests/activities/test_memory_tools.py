@@ -51,7 +51,7 @@ def content(result: Any) -> str:
 
 
 async def test_arguments_that_people_edit_are_checked_for_the_agent(activities: Any, env: Any):
-    given = await activities._store.put_definition(crew().to_json())
+    given = await activities._store.put_definition(RUN, crew().to_json())
     task = CheckArguments(
         definition=given,
         tool=ToolName("memory_write"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from activity_kit import crew
+from activity_kit import RUN, crew
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.definitions import Definitions
@@ -49,7 +49,7 @@ async def test_an_output_that_a_builder_adds_can_be_set(tool_call):
 
 async def test_a_definition_is_expanded_once(store: InMemoryStore):
     definition = crew(ANY, backend={"pattern": "planner_executor"})
-    hash_ = await store.put_definition(definition.to_json())
+    hash_ = await store.put_definition(RUN, definition.to_json())
     definitions = Definitions(store)
     assert await definitions.get(hash_) is await definitions.get(hash_)
     assert "Carry out your plan" in str(await definitions.task(hash_, StepId("backend.execute#4")))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from activity_kit import RUN, crew
+from activity_kit import RUN, assert_referenced, crew
 from structlog.testing import capture_logs
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
@@ -37,7 +37,7 @@ def prepare(env: ActivityEnvironment, activities: CrewActivities, store: InMemor
     """Prepares a change of a crew."""
 
     async def change(base: CrewDefinition, **fields: Any) -> PrepareChangeResult:
-        hash_ = await store.put_definition(base.to_json())
+        hash_ = await store.put_definition(RUN, base.to_json())
         task = PrepareChange(run=RUN, base=hash_, **fields)
         return await env.run(activities.prepare_change, task)
 
@@ -155,10 +155,29 @@ async def test_the_recipe(prepare):
 async def test_a_return_to_the_recipe_names_removed_agents(prepare, store):
     base = crew()
     more = base.model_copy(update={"agents": {**base.agents, "late": base.agents["writer"]}})
-    force = await store.put_definition(more.to_json())
+    force = await store.put_definition(RUN, more.to_json())
     made = await prepare(base, recipe=True, against=force)
     told = "returns to the definition that it was started with: removes late"
     assert made.what == told
+
+
+async def test_a_run_refers_to_the_definitions_of_its_changes(prepare, store):
+    """Also to those of pending, refused and dry changes, which its journal may not name."""
+    base = crew(flow=[], graph={"root": "backend"}, channels={"x": {}})
+    edges = {"listen": ["x"], "send": ["y"], "beside": "backend"}
+    linked = ({"op": "edit_agent", "name": "writer", "set": edges},)
+    whole = load_data((await prepare(base, operations=linked)).definition)
+    apart = ({"op": "edit_agent", "name": "writer", "set": {"beside": None}},)
+    assert (await prepare(whole, operations=apart, command="cut")).split_runs
+    edit = ({"op": "edit_agent", "name": "writer", "set": {"prompt": "q"}},)
+    await prepare(base, operations=edit, pending=definition_hash(whole))
+    await prepare(base, definition=crew(description="another").to_json())
+    recipe = crew(description="a later version").to_json()
+    await prepare(base, recipe=True, definition=recipe, against=definition_hash(base))
+    live, basis = await live_of(prepare, crew(), REVIEWER)
+    assert (await prepare(live, prompt=PROMPT, **basis)).basis
+    assert len(store._definitions) >= 10
+    await assert_referenced(store, RUN)
 
 
 async def test_a_suspicious_change_has_a_warning(prepare):

@@ -7,6 +7,7 @@ import json
 from unittest import mock
 
 import pytest
+from activity_kit import assert_referenced
 
 from crewlog.activities import run_merge
 from crewlog.activities.definitions import Definitions
@@ -39,7 +40,7 @@ def crew(name: str, **more: object) -> CrewDefinition:
 
 async def stored(store: InMemoryStore, run: RunId, definition: CrewDefinition) -> Simulation:
     """A run with a message that waits for its agent."""
-    await store.put_definition(definition.to_json())
+    await store.put_definition(run, definition.to_json())
     with mock.patch("graph.simulation.RUN", run):
         sim = await Simulation.begin(lower(definition), final)
     await sim.command("message", text="one", to="channel:x")
@@ -134,7 +135,7 @@ async def test_a_merged_agent_does_not_continue_turns_of_a_removed_one() -> None
     await freeze(store, await stored(store, TWO, crew("b")))
     await one.command("message", text="two", to="channel:x")
     left = crew("a")
-    await store.put_definition(left.to_json())
+    await store.put_definition(ONE, left.to_json())
     await one.change(lower(left))
     gone = removed_agents(one.state, one.engine.plan.agents)
     assert gone == ("b",)
@@ -293,6 +294,22 @@ class OpenRuns(Server):
         return self.are_open
 
 
+@pytest.mark.parametrize("larger", [ONE, TWO])
+async def test_the_run_that_asks_refers_to_the_definition_of_a_preview(larger: RunId) -> None:
+    store = InMemoryStore()
+    more = {name: {"prompt": "p", "listen": ["x"]} for name in ("c", "d")}
+    crews = {ONE: crew("a"), TWO: crew("b")}
+    data = crews[larger].to_json()
+    crews[larger] = load_data({**data, "agents": {**data["agents"], **more}})  # type: ignore[dict-item]
+    for run, definition in crews.items():
+        await stored(store, run, definition)
+    made = await decided(store, OpenRuns(), crews[ONE])
+    assert made.merged_run == (TWO if larger == ONE else ONE)
+    await store.delete([TWO], 1, grace=0)
+    assert await store.get_definition(lower_hash(made)) == made.definition
+    await assert_referenced(store, ONE)
+
+
 @pytest.mark.parametrize("late", [ONE, TWO])
 @pytest.mark.parametrize("sizes", ["one stays", "two stays"])
 async def test_a_new_run_is_waited_for(late: RunId, sizes: str) -> None:
@@ -304,7 +321,7 @@ async def test_a_new_run_is_waited_for(late: RunId, sizes: str) -> None:
     data = crews[larger].to_json()
     crews[larger] = load_data({**data, "agents": {**data["agents"], **more}})  # type: ignore[dict-item]
     for run, definition in crews.items():
-        await store.put_definition(definition.to_json())
+        await store.put_definition(run, definition.to_json())
         if run != late:
             await stored(store, run, definition)
     waits = asyncio.create_task(decided(store, server, crews[ONE]))

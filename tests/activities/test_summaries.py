@@ -89,7 +89,7 @@ class Stage:
             "run": RUN,
             "step": StepId(f"{agent}#1"),
             "agent": AgentName(agent),
-            "definition": await self.store.put_definition(self.crew.to_json()),
+            "definition": await self.store.put_definition(RUN, self.crew.to_json()),
             "view": self.log.view("public"),
             "batch": self.batch,
             **fields,

@@ -408,10 +408,11 @@ class World:
 
     async def begin(self, number: int) -> None:
         self.layout, definition = random_crew(self.rng, more=self.more)
-        await self.store.put_definition(definition.to_json())
+        run = RunId(f"hunt-{number}")
+        await self.store.put_definition(run, definition.to_json())
         self.engine = await Engine.begin(
             lower(definition),
-            RunId(f"hunt-{number}"),
+            run,
             input_text=f"Go. {self.mark(['public'], kind='input', said=True)}",
             by="eve",
             at=1,
@@ -605,7 +606,7 @@ class World:
         if made is None:
             return
         layout, definition = made
-        await self.store.put_definition(definition.to_json())
+        await self.store.put_definition(self.engine.state.run, definition.to_json())
         other = lower(definition)
         prepared = PrepareChangeResult(plan=json.loads(json.dumps(other.to_json())))
         report, new = change_report(self.engine, prepared, abandon=self.rng.random() < 0.2)

@@ -67,7 +67,7 @@ class Scene:
         model = scripted({"agents": {"*": [{"text": "ok"}]}})
         definition = crew_of(model=model)
         store = InMemoryStore()
-        hash_ = await store.put_definition(definition.to_json())
+        hash_ = await store.put_definition(RUN, definition.to_json())
         return cls(await engine_of(definition), model, hash_, store)
 
 

@@ -26,6 +26,7 @@ from crewlog.dev.paths import Home
 from crewlog.dev.services import Services
 from crewlog.encryption.codec import EncryptionCodec
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, read_keys
+from crewlog.ids import RunId
 from crewlog.payload_storage.converter import data_converter
 from crewlog.store import PostgresStore
 
@@ -162,7 +163,7 @@ def over_plain_rows(sealed: Cli) -> Cli:
         head, question, query = address.partition("?")
         url = f"{head.rpartition('/')[0]}/had_plain_rows{question}{query}"
         store = await PostgresStore.connect(url, max_size=1)
-        await store.put_definition({"crew": "plain"})
+        await store.put_definition(RunId("r"), {"crew": "plain"})
         await store.close()
         return url
 

@@ -157,7 +157,7 @@ async def test_what_is_called_like_nothing_in_the_runs_is_told() -> None:
     store = InMemoryStore()
     crew = load_definition(POND)
     began = {"kind": "RunStarted", "run": "pond", "crew": "pond", "at": 1}
-    definition = await store.put_definition(crew.to_json())
+    definition = await store.put_definition(RunId("pond"), crew.to_json())
     batch = Batch(first=1, heads={}, entries=({**began, "definition": definition},))
     await store.append(RunId("pond"), batch)
 

@@ -55,7 +55,7 @@ async def test_a_run_that_begins_unseen_keeps_what_it_has_put(alone: Alone) -> N
     journal = await talk(store, RUN, "hello")
     body = journal.entries[1]["ref"]["body"]
     # Another run begins with the same, and is not listed yet.
-    definition = await store.put_definition({"crew": RUN})
+    definition = await store.put_definition(RunId("new"), {"crew": RUN})
     await store.put_bodies(journal.run, journal.bodies)
     await delete(alone, RUN, at=at)
     begun = j.RunStarted(run=RunId("new"), crew=CrewName("band"), definition=definition, at=1)

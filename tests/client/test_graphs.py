@@ -47,12 +47,12 @@ class Past:
 
     async def start(self, run: str, crew: dict[str, Any], at: int) -> None:
         definition = load_data(crew)
-        hashed = await self.store.put_definition(definition.to_json())
+        hashed = await self.store.put_definition(RunId(run), definition.to_json())
         began = j.RunStarted(run=RunId(run), crew=CrewName(crew["crew"]), definition=hashed, at=at)
         await self.add(run, began)
 
     async def part(self, run: str, source: str, crew: dict[str, Any], at: int, split: str) -> None:
-        hashed = await self.store.put_definition(load_data(crew).to_json())
+        hashed = await self.store.put_definition(RunId(run), load_data(crew).to_json())
         state = CrewState(run=RunId(run), crew=CrewName("pond"), definition=hashed).to_json()
         to = self.ends[source]
         forked = j.RunForked(

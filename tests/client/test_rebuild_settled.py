@@ -143,7 +143,7 @@ async def test_what_comes_after_what_never_was_is_not_the_runs(world: World) -> 
     made.extracted.plans.append(plan)
     world.has(ONE, made)
     world.has(TWO, ALONE)
-    await world.store.put_definition({})
+    await world.store.put_definition(ONE, {})
     report = await world.rebuilt()
     assert await world.kinds() == ["RunStarted", "MergeAccepted"]
     assert await world.store.list_snapshots(ONE) == [1]

@@ -20,6 +20,7 @@ from crewlog.definition.builders import NoOptions, find_builder
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import InvalidDefinition, UsageError
 from crewlog.graph.lowering.plans import lower
+from crewlog.ids import RunId
 from crewlog.state.calls import PrepareRun
 
 CREW = """\
@@ -277,7 +278,7 @@ async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     assert "must be installed wherever it is checked and run, on every worker too" in str(
         raised.value
     )
-    hash_ = await store.put_definition(crew)
+    hash_ = await store.put_definition(RunId("r"), crew)
     with pytest.raises(InvalidDefinition, match="no builder is called 'debate'"):
         await Definitions(store).get(hash_)
 
@@ -295,7 +296,7 @@ async def test_agents_are_offered_what_a_builder_adds() -> None:
             "flow": [{"use": "supervisor", "with": {"supervisor": "a", "workers": ["b"]}}],
         }
     )
-    hash_ = await store.put_definition(crew.to_json())
+    hash_ = await store.put_definition(RunId("r"), crew.to_json())
     assert (await Definitions(store).get(hash_)).agents["a"].outputs == ("next",)
 
 

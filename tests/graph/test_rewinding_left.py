@@ -51,7 +51,7 @@ async def without_b(tmp_path: Path, *, abandon: bool) -> tuple[Simulation, Resto
     await sim.change(lower(LESS), abandon=abandon)
     store = InMemoryStore()
     for each in (FULL, LESS):
-        await store.put_definition(each.to_json())
+        await store.put_definition(RUN, each.to_json())
     await store.append(RUN, Batch(first=1, entries=tuple(sim.journal)))
     activities = CrewActivities(store, workspace=tmp_path)
     task = RestoreState(run=RUN, reopen=True)
@@ -128,7 +128,7 @@ OLD: dict[str, Any] = {
 async def test_a_run_goes_on_with_a_crew_that_no_new_run_may_have(tmp_path: Path) -> None:
     sim = await (await Simulation.begin(lower(CrewDefinition.from_json(OLD)), final)).run()
     store = InMemoryStore()
-    address = await store.put_definition(OLD)
+    address = await store.put_definition(RUN, OLD)
     await store.append(RUN, Batch(first=1, entries=tuple(sim.journal)))
     activities = CrewActivities(store, workspace=tmp_path)
     local = ActivityEnvironment()

@@ -33,7 +33,7 @@ from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import OutcomeUnknown, SecretMissing, ToolMissing, ToolNotApproved, ToolUnusable
-from crewlog.ids import ToolName
+from crewlog.ids import RunId, ToolName
 from crewlog.mcp_servers.descriptions import LARGEST_SCHEMA, LONGEST_TEXT, clean_text, describe_tool
 from crewlog.state.calls import CheckArguments
 from crewlog.store.in_process import InMemoryStore
@@ -158,7 +158,7 @@ async def test_arguments_that_people_edit_are_checked_against_a_server_s_tool(
         "tools": {"s_add": {"run": "mcp:s/add"}},
         "mcp": {"s": kit.servers["s"].to_json()},
     }
-    crew = await kit.store.put_definition(CrewDefinition.from_json(given).to_json())
+    crew = await kit.store.put_definition(RunId("r"), CrewDefinition.from_json(given).to_json())
     store = kit.store
     definitions, hydrator = Definitions(store), Hydrator(store)
     built_in = BuiltInTools(MemoryTools(store))

@@ -141,7 +141,7 @@ async def dry(
     """What a run is told by its worker and tells of an operation, and the runs that begin by it."""
     store = InMemoryStore()
     worker = ChangePreparer(store, Definitions(store), ModelFactory())
-    base = await store.put_definition(crew.to_json())
+    base = await store.put_definition(run, crew.to_json())
     said = {"op": operation.op, **operation.to_json()}
     task = PrepareChange(run=run, base=base, operations=(said,), command=command)
     made = await worker.run(task, Effect())

@@ -61,10 +61,12 @@ class Family:
         return RunId(f"{self.run}-part")
 
     async def begin(self, *, part: bool = True) -> None:
-        whole = await self.store.put_definition(crew().to_json())
+        whole = await self.store.put_definition(self.run, crew().to_json())
         rest = {"cid": self.part, "dan": self.part}
-        stays = await self.store.put_definition(elsewhere(crew(), rest).to_json())
-        left = await self.store.put_definition(elsewhere(crew(), {"ann": self.run}).to_json())
+        stays = await self.store.put_definition(self.run, elsewhere(crew(), rest).to_json())
+        left = await self.store.put_definition(
+            self.run, elsewhere(crew(), {"ann": self.run}).to_json()
+        )
         share = SplitContents(
             agents=(CID, AgentName("dan")), nodes=(NodeName("cid"), NodeName("dan"))
         )
@@ -145,7 +147,7 @@ class Family:
             at=9,
             graph_version=3,
             crew=CREW,
-            definition=await self.store.put_definition(made.definition),
+            definition=await self.store.put_definition(self.run, made.definition),
         )
         await self.record(self.run, back, swap, execution=execution)
 

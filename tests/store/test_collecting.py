@@ -31,6 +31,14 @@ async def exists(store: Store, hash_: ContentHash) -> bool:
     return True
 
 
+async def has_definition(store: Store, hash_: ContentHash) -> bool:
+    try:
+        await store.get_definition(hash_)
+    except StoreIncomplete:
+        return False
+    return True
+
+
 def speech(run: RunId) -> Journal:
     journal = Journal(run, [started(run)])
     journal.say({"text": f"shared by {run.removesuffix('-new')}"}, PUBLIC)
@@ -48,17 +56,57 @@ async def test_a_body_stays_until_the_run_that_stored_it_is_deleted(
     assert not await exists(store, HASH)
 
 
+async def test_a_definition_stays_until_the_run_that_stored_it_is_deleted(
+    store: Store, run: RunId
+) -> None:
+    """Its journal need not name it: a change may be pending, a dry run, or refused."""
+    other, definition = RunId(f"{run}-b"), {"crew": run}
+    hash_ = await store.put_definition(run, definition)
+    await store.put_definition(other, definition)
+    await store.delete([run], NOW)
+    await store.delete([], NOW + GRACE)
+    assert await has_definition(store, hash_)
+    assert await store.put_definition(other, definition) == hash_
+    deleted = await store.delete([other], NOW + GRACE)
+    assert (deleted.definitions, await has_definition(store, hash_)) == (0, True)
+    deleted = await store.delete([], NOW + 2 * GRACE)
+    assert (deleted.definitions, await has_definition(store, hash_)) == (1, False)
+
+
+async def test_a_definition_of_a_run_with_another_history_stays(store: Store, run: RunId) -> None:
+    journal = speech(run)
+    hash_ = await store.put_definition(run, {"crew": run})
+    await store.append(run, journal.batch(), journal.bodies)
+    await store.truncate_journal(run, 1)
+    await store.delete([], NOW, grace=0)
+    assert await has_definition(store, hash_)
+
+
+async def test_a_definition_of_the_catalog_stays(store: Store, run: RunId) -> None:
+    definition, name = {"crew": run}, CrewName(f"crew-{run}")
+    hash_ = await store.put_definition(run, definition)
+    await store.delete([run], NOW)
+    await store.register_crew(name, definition, 1)
+    await store.delete([], NOW + GRACE)
+    await store.remove_crew(name)
+    await store.put_definition(run, definition)
+    await store.delete([run], NOW + GRACE, grace=0)
+    assert await has_definition(store, hash_)
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_content_that_a_run_refers_to_stays_in_any_order_of_calls(
     store: Store, run: RunId, seed: int
 ) -> None:
-    """Each run stores some of four bodies, in its entries or before them."""
+    """Each run stores some bodies, in its entries or before them, and some definitions."""
     rng, alive, now = seeded(seed), dict[RunId, set[ContentHash]](), NOW
     bodies = {hash_json(body): body for body in ({"text": f"{run} {n}"} for n in range(4))}
+    crews = {hash_json(crew): crew for crew in ({"crew": f"{run} {n}"} for n in range(4))}
+    used = dict[RunId, set[ContentHash]]()
     for number in range(30):
         now += rng.choice([1, GRACE // 2, GRACE])
         hash_ = rng.choice([*bodies])
-        match rng.randrange(4):
+        match rng.randrange(5):
             case 0:
                 new = RunId(f"{run}-{number}")
                 journal = Journal(new, [started(new)])
@@ -70,14 +118,22 @@ async def test_content_that_a_run_refers_to_stays_in_any_order_of_calls(
                 await store.put_bodies(other, {hash_: bodies[hash_]})
                 alive[other].add(hash_)
             case 2 if alive:
+                other, definition = rng.choice([*alive]), rng.choice([*crews])
+                assert await store.put_definition(other, crews[definition]) == definition
+                used.setdefault(other, set()).add(definition)
+            case 3 if alive:
                 del alive[gone := rng.choice([*alive])]
+                used.pop(gone, None)
                 await store.delete([gone], now, grace=rng.choice([0, GRACE]))
             case _:
                 await store.delete([], now, grace=rng.choice([0, GRACE]))
         for each in set[ContentHash]().union(*alive.values()):
             assert await exists(store, each)
+        for each in set[ContentHash]().union(*used.values()):
+            assert await has_definition(store, each)
     await store.delete([*alive], now, grace=0)
     assert not [each for each in bodies if await exists(store, each)]
+    assert not [each for each in crews if await has_definition(store, each)]
 
 
 async def test_hashes_in_the_state_of_a_fork_count(store: Store, run: RunId) -> None:
@@ -156,6 +212,30 @@ async def test_a_body_that_is_being_stored_again_is_not_deleted(
         await store.put_bodies(new.run, new.bodies)
     await store.delete([], NOW + 9 * GRACE, grace=0)
     assert await exists(store, hash_)
+
+
+@pytest.mark.parametrize("writes", ["put_definition", "register_crew"])
+async def test_a_definition_that_is_stored_again_while_it_is_deleted_stays(
+    postgres_store: PostgresStore, database: str, run: RunId, writes: str
+) -> None:
+    store, definition = postgres_store, {"crew": run}
+    hash_ = await store.put_definition(run, definition)
+    await store.delete([run], NOW)  # it is marked
+
+    async def write() -> None:
+        if writes == "put_definition":
+            await store.put_definition(RunId(f"{run}-new"), definition)
+        else:
+            await store.register_crew(CrewName(f"crew-{run}"), definition, 1)
+
+    lock = "SELECT FROM crewlog.definitions WHERE hash = $1 FOR UPDATE"
+    async with held(database, lock, hash_) as gate:
+        deletion = await gate.begin(store.delete([], NOW + GRACE))
+        writing = await gate.begin(write())
+    await asyncio.gather(deletion, writing)
+    assert await has_definition(store, hash_)
+    await store.delete([], NOW + 9 * GRACE, grace=0)
+    assert await has_definition(store, hash_)
 
 
 async def test_writers_and_deletions_at_once(postgres_store: PostgresStore, run: RunId) -> None:

@@ -99,11 +99,11 @@ async def test_what_is_stored_is_not_the_callers_object(store: Store, run: RunId
     assert await store.get_bodies([hash_]) == {hash_: {"list": [1]}}
 
 
-async def test_definitions(store: Store) -> None:
+async def test_definitions(store: Store, run: RunId) -> None:
     definition = {"name": HOSTILE, "agents": {"b": {}, "a": {}}}
-    hash_ = await store.put_definition(definition)
+    hash_ = await store.put_definition(run, definition)
     assert hash_ == hash_json(definition)
-    assert await store.put_definition(definition) == hash_
+    assert await store.put_definition(run, definition) == hash_
     assert list((await store.get_definition(hash_))["agents"]) == ["b", "a"]
     with pytest.raises(StoreIncomplete, match="no definition 'nope'"):
         await store.get_definition(ContentHash("nope"))

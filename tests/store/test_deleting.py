@@ -18,7 +18,7 @@ NOW = 10 * GRACE
 
 async def talk(store: Store, run: RunId, *texts: str, definition: str = "") -> Journal:
     """A run that said these texts, and is stored with its definition."""
-    hash_ = await store.put_definition({"crew": definition or run})
+    hash_ = await store.put_definition(run, {"crew": definition or run})
     entry = j.RunStarted(run=run, crew=CrewName("band"), definition=hash_, at=1)
     journal = Journal(run, [entry])
     for text in texts:
@@ -107,7 +107,7 @@ async def test_what_is_registered_stays(store: Store, run: RunId) -> None:
 
 async def test_a_definition_that_a_run_had_once_stays(store: Store, run: RunId) -> None:
     journal = await talk(store, run)
-    new = await store.put_definition({"crew": f"{run} new"})
+    new = await store.put_definition(run, {"crew": f"{run} new"})
     journal.add(j.GraphSwapped(graph_version=2, crew=CrewName("band"), definition=new))
     await store.append(run, journal.batch())
     again = RunId(f"{run}-again")
@@ -180,7 +180,7 @@ async def test_what_may_be_on_its_way_waits(store: Store, run: RunId) -> None:
     await store.put_bodies(
         RunId(f"{run}-other"), {two: {"text": f"{run} two"}}
     )  # another run's, not named yet
-    await store.put_definition({"crew": run})
+    await store.put_definition(RunId(f"{run}-other"), {"crew": run})
     deleted = await store.delete([], NOW + GRACE - 1)
     assert deleted.bodies == 0
     await store.delete([], NOW + GRACE)

@@ -36,7 +36,7 @@ OFF = RowCipher(None, "default")
 
 async def write(database: str, cipher: RowCipher, content: str = "any") -> None:
     store = await PostgresStore.connect(database, max_size=1, cipher=cipher)
-    await store.put_definition({"crew": content})
+    await store.put_definition(RunId("r"), {"crew": content})
     await store.close()
 
 
@@ -74,7 +74,7 @@ async def test_plain_rows_are_refused_until_they_are_encrypted(database: str, pa
     accepting = await PostgresStore.connect(database, cipher=keyed(path, plain=True))
     assert await remembered(database) == [("default", False)]
     await opened(database, OFF)  # which may go on while encryption is being turned on
-    await accepting.put_definition({"crew": "other"})
+    await accepting.put_definition(RunId("r"), {"crew": "other"})
     assert await reencrypt(accepting, lambda _text: None) == 1
     await accepting.close()
     await write(database, OFF, "late")  # by a process that was not yet started anew

@@ -453,7 +453,7 @@ class Rebuild:
         await count(store, self._run, found.chain, int(time.time() * 1000))
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
         for definition in definitions.values():
-            await store.put_definition(definition)
+            await store.put_definition(self._run, definition)
         bodies = {h: b for each in found.all for h, b in each.bodies.items()}
         for number, part in enumerate(_parts(bodies, _BODIES)):
             self._tell(f"storing bodies: {number * _BODIES + len(part):,} of {len(bodies):,}")

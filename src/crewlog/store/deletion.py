@@ -9,12 +9,12 @@ needs it:
   links follow on those.
 - A fork is pending from its request until its journal names its heads. Until then its source cannot
   be deleted. The entry of a split makes its split runs pending.
-- A run refers to the bodies that it stores, from then on, and to the hashes in its entries, from
-  their append on (`crewlog.state.references`). A deletion removes the references of its runs and
-  marks their content with the time. It then deletes content that has no reference and whose mark
-  is older than a grace period: an activity may have stored the same definition for a run whose
-  journal does not name it yet. Storing content removes the mark. The grace period is short if no
-  run is open, and never zero, since a run that has just started is not listed yet.
+- A run refers to the bodies and definitions that it stores, from then on, and to the hashes in its
+  entries, from their append on (`crewlog.state.references`). A deletion removes the references of
+  its runs and marks their content with the time. It then deletes content that has no reference and
+  whose mark is older than a grace period: a statement that stores the same content may have begun
+  before the mark. Storing content removes the mark. The grace period is short if no run is open,
+  and never zero, since a run that has just started is not listed yet.
 - Records that outlive their run are deleted after a retention: of used starts and commands, and of
   executions that the store rejects. The lineage stays while another run continues from a run.
 """

@@ -170,8 +170,13 @@ class InMemoryStore:
         self._unreferenced_at: dict[ContentHash, int] = {}
         """Unreferenced bodies and definitions, with the time since which they are."""
 
-    async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
+    async def put_definition(self, run: RunId, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
+        hash_ = self._put_definition(definition)
+        self._put_run(run).content_references[hash_] = ReferenceProjection(hash_)
+        return hash_
+
+    def _put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         hash_ = hash_json(dict(definition))
         self._definitions.setdefault(hash_, dump_json(dict(definition)))
         self._unreferenced_at.pop(hash_, None)
@@ -188,7 +193,7 @@ class InMemoryStore:
         self, name: CrewName, definition: Mapping[str, Json], at: int
     ) -> CrewRow:
         """See `Store`."""
-        hash_ = await self.put_definition(definition)
+        hash_ = self._put_definition(definition)
         versions = self._crews.setdefault(name, [])
         current = self._current_versions(name)
         if not current or current[-1].definition != hash_:

@@ -125,10 +125,10 @@ class PostgresStore:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.executemany(sql, rows)
 
-    async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
+    async def put_definition(self, run: RunId, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
         hash_ = hash_json(dict(definition))
-        await self._fetch("put_definitions", [hash_], [self._definition(hash_, definition)])
+        await self._fetch("put_definition", pack(run), hash_, self._definition(hash_, definition))
         return hash_
 
     async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
@@ -153,10 +153,11 @@ class PostgresStore:
         self, name: CrewName, definition: Mapping[str, Json], at: int
     ) -> CrewRow:
         """See `Store`."""
-        hash_ = await self.put_definition(definition)
-        packed = pack(name)
+        hash_ = hash_json(dict(definition))
+        text, packed = self._definition(hash_, definition), pack(name)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_crew"], packed)
+            await connection.execute(self._sql["put_definitions"], [hash_], [text])
             rows = await connection.fetch(self._sql["get_crew"], packed, None)
             if not rows or rows[0]["definition"] != hash_:
                 rows = await connection.fetch(self._sql["put_crew"], packed, hash_, at)

@@ -229,8 +229,11 @@ class Store(Protocol):
     memories: Memories
     """The memory of crews."""
 
-    async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
-        """Stores a definition under its content hash (`hash_json`) and returns the hash."""
+    async def put_definition(self, run: RunId, definition: Mapping[str, Json]) -> ContentHash:
+        """Stores a definition for a run under its content hash (`hash_json`); returns the hash.
+
+        It stays until the run is deleted.
+        """
         ...
 
     async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:

@@ -28,8 +28,8 @@ CREATE TABLE crewlog.bodies (
 );
 CREATE INDEX bodies_unreferenced ON crewlog.bodies (unreferenced_at) WHERE unreferenced_at IS NOT NULL;
 
--- The hashes that a run refers to: of bodies that it stored, and those in its journal, which are bodies,
--- definitions and heads of logs. The run is empty for bodies of links whose run is empty.
+-- The hashes that a run refers to: of bodies and definitions that it stored, and those in its journal,
+-- which are bodies, definitions and heads of logs. The run is empty for bodies of links whose run is empty.
 CREATE TABLE crewlog.content_references (
     run  text COLLATE "C" NOT NULL,
     hash text COLLATE "C" NOT NULL,

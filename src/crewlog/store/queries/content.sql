@@ -74,7 +74,19 @@ SET hash = EXCLUDED.hash, approver = EXCLUDED.approver, at = EXCLUDED.at,
 SELECT source, tool, key, hash, approver, at, expires, signature
 FROM crewlog.signed_tool_approvals WHERE source = $1 ORDER BY tool, at DESC, key
 
+-- name: put_definition
+-- With a reference of its run.
+WITH reference_rows AS (
+    INSERT INTO crewlog.content_references (run, hash) VALUES ($1::text, $2::text) ON CONFLICT DO NOTHING
+)
+INSERT INTO crewlog.definitions (hash, definition)
+SELECT $2, $3::text WHERE NOT EXISTS (
+    SELECT FROM crewlog.definitions AS old WHERE old.hash = $2 AND old.unreferenced_at IS NULL
+)
+ON CONFLICT (hash) DO UPDATE SET unreferenced_at = NULL WHERE definitions.unreferenced_at IS NOT NULL
+
 -- name: put_definitions
+-- Of the catalog, in the transaction that stores its rows: these are the references.
 INSERT INTO crewlog.definitions (hash, definition)
 SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, definition)
 WHERE NOT EXISTS (
