@@ -39,6 +39,7 @@ from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state.calls import RESTORE_STATE, DeleteReplacedRun, RecordUse, SignedStart
 from crewlog.state.journal import Batch
+from crewlog.store.merged_runs import check_not_merged
 from crewlog.store.protocol import Store
 from crewlog.wire import WORKFLOW_TYPE, StartRun
 
@@ -139,9 +140,10 @@ class Executions:
         )
 
     async def check_replacement(self, task: DeleteReplacedRun) -> None:
-        """Checks that the principal who starts the new run may operate the run that it replaces.
+        """Checks that a run may be replaced, and that its policy permits the start of the new one.
 
         Raises:
+            UsageError: the run was merged into a run that the store has.
             NotPermitted: its policy does not permit it, the start was used before, or the start
                 does not name the last execution of the run.
         """
@@ -152,6 +154,7 @@ class Executions:
             decision = _authorize_start(policy, task.start, task.run, task.at)
             if not decision.allowed:
                 raise NotPermitted(decision.reason, remedy=decision.remedy)
+        await check_not_merged(self._store, task.run, "replace")
         if task.use is not None:
             await self.record_replacing_start(task.use, policy, task.run, task.executions)
 

@@ -9,7 +9,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from crewlog.authority.principals import CommandAuthorization
-from crewlog.errors import CommandRejected, CrewlogError, InternalError, NotPermitted
+from crewlog.errors import (
+    CommandRejected,
+    CrewlogError,
+    InternalError,
+    NotPermitted,
+    UsageError,
+)
 from crewlog.failure_details import failure_details, non_retryable_copy
 from crewlog.graph import restore
 from crewlog.graph.engine import Engine
@@ -102,7 +108,8 @@ async def delete_replaced_run(start: StartRun, data: dict[str, Json], at: int) -
         at: When it was started, in milliseconds since the epoch.
 
     Raises:
-        ApplicationError: the policy of that run does not permit it.
+        ApplicationError: the policy of that run does not permit it, or another run needs its
+            journal.
     """
     run, use = RunId(workflow.info().workflow_id), authorization.signed_start(start, data, at)
     task = DeleteReplacedRun(
@@ -112,7 +119,8 @@ async def delete_replaced_run(start: StartRun, data: dict[str, Json], at: int) -
         await workflow.execute_local_activity(DELETE_REPLACED_RUN, task, **LOCAL_OPTIONS)
     except ActivityError as error:
         cause = error.cause
-        if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
+        refusals = {NotPermitted.__name__, UsageError.__name__}
+        if not isinstance(cause, ApplicationError) or cause.type not in refusals:
             raise
         raise non_retryable_copy(cause) from error
 

@@ -9,7 +9,7 @@ import pytest
 from crewlog.activities.hydrator import Hydrator
 from crewlog.client.extract import gaps, join, last, pieces
 from crewlog.client.rebuild import heads_after
-from crewlog.errors import StoreIncomplete
+from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, AgentName, ContentHash, CrewName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.batch_codec import pack, unpack
@@ -20,6 +20,7 @@ from crewlog.state.recorder import Journal
 from crewlog.state.run_merge.surviving_state import transferred_state
 from crewlog.store import Store
 from crewlog.store.journal_reader import load_state
+from crewlog.store.merged_runs import check_not_merged, find_surviving_runs
 from crewlog.store.protocol import Snapshot
 from message_order import sort_messages
 from store.branches import BODIES, Branch, parted
@@ -29,7 +30,7 @@ LATER = 40
 """How much further the run that joins is."""
 
 
-def merges(one: Branch, two: Branch) -> j.RunMerged:
+def merges(one: Branch, two: Branch, started_at: int = 1) -> j.RunMerged:
     """Has a run take another one in that is further than it is."""
     joined = tuple(
         j.LogMerge(log=log, one=one.heads.get(log, ContentHash("")), two=head, more=1)
@@ -40,7 +41,7 @@ def merges(one: Branch, two: Branch) -> j.RunMerged:
         previous_position=one.position,
         merged_run=two.run,
         merged_run_position=two.position,
-        merged_run_started_at=1,
+        merged_run_started_at=started_at,
         merge="m",
         merged_state=transferred_state(CrewState(run=two.run, position=two.position)),
         merged_logs=joined,
@@ -171,6 +172,44 @@ async def test_forgotten_from_there_on_it_may_come_again(store: Store, run: RunI
     )
     await store.append(run, batch)
     assert await store.read_journal(run) == rows
+
+
+async def test_a_stored_entry_protects_the_merged_run_whatever_its_status(
+    store: Store, run: RunId
+) -> None:
+    one, two = await parted(store, run)
+    assert await find_surviving_runs(store, [one.run, two.run]) == {}
+    merges(one, two, started_at=0)
+    await one.stored(store)
+    row = await store.get_run(two.run)
+    assert row is not None
+    assert row.status == "running", "it was terminated before it recorded the outcome"
+    assert await find_surviving_runs(store, [one.run, two.run]) == {two.run: one.run}
+    with pytest.raises(UsageError, match=f"cannot replace the run '{two.run}'") as caught:
+        await check_not_merged(store, two.run, "replace")
+    assert f"`crewlog delete {one.run}`" in caught.value.remedy
+    await check_not_merged(store, one.run, "delete")
+    await store.truncate_journal(two.run)
+    assert await find_surviving_runs(store, [two.run]) == {two.run: one.run}
+    await store.truncate_journal(one.run, two.position)
+    assert await find_surviving_runs(store, [two.run]) == {}, "the entry is gone"
+
+
+async def test_a_later_run_with_the_id_of_a_merged_run_is_not_protected(
+    store: Store, run: RunId
+) -> None:
+    await merged(store, run)  # the entry names a run that was started at another time
+    assert await find_surviving_runs(store, [run, RunId(f"{run}-other")]) == {}
+
+
+async def test_a_run_whose_logs_alone_were_merged_is_not_protected(
+    store: Store, run: RunId
+) -> None:
+    one, two = await parted(store, run)
+    one.joins(two)
+    await one.stored(store)
+    assert any(link.by_merge for link in await store.lineage_links([two.run]))
+    assert await find_surviving_runs(store, [two.run]) == {}
 
 
 # -- batches ---------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.cli.sight import Sight
     from crewlog.client import Client, Run, RunSummary
+    from crewlog.ids import RunId
     from crewlog.wire import EntryView
 
 LOOK = "Look"
@@ -302,14 +303,27 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
     return exits.OK
 
 
-async def read_with_merged_runs(run: Run, after: int = 0) -> AsyncIterator[tuple[str, EntryView]]:
-    """The journal of a run after a position; before each merge, the journal of the merged run."""
+async def read_with_merged_runs(
+    run: Run, after: int = 0, visited: set[RunId] | None = None
+) -> AsyncIterator[tuple[str, EntryView]]:
+    """The journal of a run after a position; before each merge, the journal of the merged run.
+
+    Args:
+        run: The run.
+        after: The position.
+        visited: The runs whose journals are being read: see `merged_runs`.
+    """
+    from crewlog.client.merged_journals import merged_runs  # noqa: PLC0415
+    from crewlog.state.journal import entry_from_json  # noqa: PLC0415
+
+    visited = set() if visited is None else visited
     while True:
         page = await run.journal(after, 500)
         for item in page.entries:
             if item.data.get("kind") == "RunMerged":
-                async for each in read_with_merged_runs(run.sibling(item.data["merged_run"])):
-                    yield each
+                async for merged in merged_runs(run, [entry_from_json(item.data)], visited):
+                    async for each in read_with_merged_runs(run.sibling(merged), 0, visited):
+                        yield each
             yield run.id, item
         if not page.entries or page.entries[-1].position >= page.position:
             return

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from crewlog.cli.traced import Traced
     from crewlog.client import Client
+    from crewlog.ids import RunId
     from crewlog.model import Json
     from crewlog.reporting.trace.view import TraceView
     from crewlog.state.journal import JournalEntry
@@ -98,14 +99,25 @@ async def load_trace(
     *,
     changes: bool = False,
     whole: bool = False,
+    visited: set[RunId] | None = None,
 ) -> Traced:
-    """A run's trace; where it is to be `whole`, with what a fork shares with its source."""
+    """A run's trace; where it is to be `whole`, with what a fork shares with its source.
+
+    Args:
+        client: The client.
+        target: The run, or a place in it.
+        step: Only this step, or the steps of this node.
+        changes: Whether each step has its changes of the state.
+        whole: Whether a fork has the steps that it shares with its source.
+        visited: The runs whose traces are being made: see `merged_runs`.
+    """
     from crewlog.cli.sight import see_at, whole_journal  # noqa: PLC0415
     from crewlog.cli.traced import Traced  # noqa: PLC0415
+    from crewlog.client.merged_journals import merged_runs  # noqa: PLC0415
     from crewlog.ids import RunId  # noqa: PLC0415
     from crewlog.reporting.trace.builder import run_trace  # noqa: PLC0415
     from crewlog.reporting.trace.step_changes import changes_by_step  # noqa: PLC0415
-    from crewlog.state.journal import RunMerged, entry_from_json  # noqa: PLC0415
+    from crewlog.state.journal import entry_from_json  # noqa: PLC0415
 
     sight = await see_at(client, target)
     run_id, last = sight.run, sight.state.position if sight.at is not None else math.inf
@@ -118,9 +130,10 @@ async def load_trace(
     if step is not None:
         _only(found, step, run_id)
     found.pending = tuple(sight.pending)
-    for _, entry in entries:
-        if isinstance(entry, RunMerged) and step is None:
-            part = await load_trace(client, entry.merged_run, step, changes=changes)
+    if step is None:
+        visited = set() if visited is None else visited
+        async for merged in merged_runs(client.run(run_id), (e for _, e in entries), visited):
+            part = await load_trace(client, merged, step, changes=changes, visited=visited)
             found.merged_runs.append(part.trace)
     if changes:
         changed = changes_by_step(RunId(run_id), entries)

@@ -72,6 +72,7 @@ from crewlog.reporting.events.view import Event
 from crewlog.reporting.inbox import InboxInterruptView, inbox_interrupt_view
 from crewlog.run_status import ENDED, OPEN
 from crewlog.state.model import Interrupt
+from crewlog.store.merged_runs import check_not_merged
 from crewlog.store.protocol import CatalogRow, CrewRow, RunRow
 from crewlog.validation_errors import validation_error_text
 from crewlog.wire import AskRun, InitialState, RunResult, StartRun
@@ -179,7 +180,8 @@ class Client(Session):
             RunAlreadyExists: the id is taken, by an open run or a closed one.
             InvalidDefinition: the definition has faults.
             UsageError: there is no crew of that name, or the id cannot be one; or an option would
-                have no effect on what is started, or on a run that is there.
+                have no effect on what is started, or on a run that is there; or the run to be
+                replaced was merged into a run that the store has.
             NotPermitted: the policy of the crew, or of a run to be replaced, does not let it.
             TemporalUnavailable: the server is away.
         """
@@ -240,6 +242,7 @@ class Client(Session):
         # Before anything is ended: what would be refused takes no run's place.
         asked = self.signed_start(run, payload.model_copy(update={"replace": True}))
         check_start(await policy_of_run(self, run), run, asked, self.endpoints.namespace)
+        await check_not_merged(await self.store(), run, "replace")
         ended = await beginnings.end(self, run)
         await beginnings.await_forks(self, [run])
         # The run does the same when it begins; who follows it may look at the store before.

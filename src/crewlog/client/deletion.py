@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -32,6 +32,7 @@ from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
 from crewlog.run_status import ENDED, OPEN
 from crewlog.store.memories import MemoryFilter
+from crewlog.store.merged_runs import check_not_merged, find_surviving_runs
 from crewlog.store.protocol import GRACE, DeletionResult
 from crewlog.temporal_service.errors import is_not_found
 
@@ -135,13 +136,7 @@ class Deleting:
                 if not force:
                     raise _under_way(run)
                 status = "terminated"
-        if surviving := (await self._surviving_runs([run])).get(run):
-            raise UsageError(
-                f"cannot delete the run {run!r}: it was merged into {surviving!r}, and the log of "
-                "that run shows its journal",
-                remedy=f"Delete that run first: `crewlog delete {surviving}`.",
-                place=f"run {run!r}",
-            )
+        await check_not_merged(await self._session.store(), run, "delete")
         crew = row.crew if row else CrewName("")
         ended = row.ended_at if row else None
         status = status or (row.status if row else "")
@@ -167,8 +162,10 @@ class Deleting:
         starting = await beginnings.list_pending_forks(self._session, [each.run for each in found])
         needed = {fork.source for fork in starting}  # they go the next time
         found = [each for each in found if each.run not in needed]
-        surviving = await self._surviving_runs([each.run for each in found])
-        found = [each for each in found if each.run not in surviving]
+        surviving = await find_surviving_runs(
+            await self._session.store(), [each.run for each in found]
+        )
+        found = _without_needed(found, surviving)
         if dry_run:
             return Deletion(runs=tuple(found))
         gone = DeletionResult()
@@ -182,25 +179,6 @@ class Deleting:
                 records=gone.records + rows.records,
             )
         return Deletion(runs=tuple(found), rows=gone)
-
-    async def _surviving_runs(self, runs: Sequence[RunId]) -> dict[RunId, RunId]:
-        """The surviving runs that the store still has, by the merged runs among some runs.
-
-        A merged run that is deleted together with its surviving run is not among them.
-        """
-        store = await self._session.store()
-        found = {
-            link.source: link.run
-            for link in await store.lineage_links(runs)
-            if link.by_merge and link.source in runs and link.run not in runs
-        }
-        return {
-            run: surviving
-            for run, surviving in found.items()
-            if (row := await store.get_run(run)) is not None
-            and row.status == "merged"
-            and await store.get_run(surviving) is not None
-        }
 
     async def _delete(self, runs: Sequence[RunId], at: int) -> DeletionResult:
         retention = _record_retention()
@@ -279,6 +257,29 @@ class Deleting:
             remedy=f"`crewlog delete {run}` again goes on.",
             place=self._gateway.address,
         )
+
+
+def _without_needed(
+    found: Sequence[DeletedRun], surviving: Mapping[RunId, RunId]
+) -> list[DeletedRun]:
+    """The runs that may be deleted together, each surviving run before its merged runs.
+
+    A merged run stays if its surviving run is not among them. That may in turn stay for the run
+    into which it was merged.
+
+    Args:
+        found: Ended runs.
+        surviving: The stored surviving runs, by the merged runs among them.
+    """
+    left = {each.run: each for each in found}
+    ordered: dict[RunId, DeletedRun] = {}
+    while ready := [each for run, each in left.items() if surviving.get(run) not in left]:
+        for each in ready:
+            del left[each.run]
+            needed_by = surviving.get(each.run)
+            if needed_by is None or needed_by in ordered:
+                ordered[each.run] = each
+    return list(ordered.values())
 
 
 def _record_retention() -> int:

@@ -17,6 +17,7 @@ from crewlog.errors import (
     DecryptionFailed,
     EncryptionKeyMissing,
     NotEncrypted,
+    RunFailed,
     RunNotFound,
     StoreIncomplete,
     StoreUnavailable,
@@ -35,8 +36,9 @@ OpenStore = Callable[[], Awaitable[Store]]
 """Opens the store, or says why not."""
 
 
-_NO_ANSWER = (WorkerMissing, RunNotFound, EncryptionKeyMissing, NotEncrypted)
-"""Errors of a query to a run whose journal the store may have."""
+_NO_ANSWER = (WorkerMissing, RunNotFound, RunFailed, EncryptionKeyMissing, NotEncrypted)
+"""Errors of a query to a run whose journal the store may have. `RunFailed`: the run failed before
+its first entry, and may have the id of another one, which it did not replace."""
 _UNREADABLE = (EncryptionKeyMissing, DecryptionFailed)
 """Errors of the store that say more than that no worker answers."""
 
@@ -67,6 +69,7 @@ class JournalReader:
 
         Raises:
             RunNotFound: neither the server nor the store knows the run.
+            RunFailed: it failed before its first entry, and the store has no journal of its id.
             WorkerMissing: no worker answers, and the store cannot be asked.
             StoreUnavailable: older entries are needed, and the store is away.
             StoreIncomplete: older entries are needed, and the store lacks them.

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from crewlog.client.extract import gaps
 from crewlog.client.gateway import Gateway
 from crewlog.client.histories import Chain, Histories, Tell
+from crewlog.client.merged_journals import start_time
 from crewlog.client.settled import (
     OPEN,
     Heard,
@@ -105,7 +106,7 @@ class Others:
             whole=not problems
             and _is_whole(chain)
             and bool(entries)
-            and taken.began in (0, _started(entries[0])),
+            and taken.began in (0, start_time(entries[0][1])),
         )
         return Heard("unread", problems[0]) if problems and heard == OPEN else heard
 
@@ -199,10 +200,3 @@ def _is_whole(chain: Chain) -> bool:
     batches = line(chain.executions).batches
     end = batches[-1].last if batches else 0
     return not (chain.absent or gaps(batches, end, chain.base))
-
-
-def _started(first: Placed) -> int:
-    """When a run was started, by the first entry of its journal: as its state says it."""
-    _, entry = first
-    at: int = entry.get("started_at") or entry.get("at") or 0
-    return at

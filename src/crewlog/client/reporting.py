@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from crewlog.client.merged_journals import JournalSource, merged_runs
 from crewlog.errors import StoreIncomplete, StoreUnavailable
 from crewlog.graph.timers import status_by_journal
 from crewlog.ids import ContentHash, RunId
@@ -13,31 +14,21 @@ from crewlog.model import Json
 from crewlog.reporting.report.builder import run_report, with_bodies
 from crewlog.reporting.report.view import ReportView
 from crewlog.state.fold import fold_journal
-from crewlog.state.journal import JournalEntry, RunMerged, entry_from_json
+from crewlog.state.journal import JournalEntry, entry_from_json
 
 if TYPE_CHECKING:
     from crewlog.store.protocol import Store
-    from crewlog.wire import JournalPage
 
 _PAGE = 1000
 _AT_ONCE = 500
 """Bodies that are asked for at a time."""
 
 
-class Told(Protocol):
-    """What of a run is needed: `crewlog.client.Run` is one."""
-
-    def sibling(self, run: RunId) -> Told:
-        """Another run."""
-        ...
-
-    async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
-        """A part of its journal."""
-        ...
-
-
 async def report_on(
-    run: Told, store: Callable[[], Coroutine[Any, Any, Store]], last: int | None = None
+    run: JournalSource,
+    store: Callable[[], Coroutine[Any, Any, Store]],
+    last: int | None = None,
+    visited: set[RunId] | None = None,
 ) -> ReportView:
     """The report of a run, with those of the runs that were merged into it.
 
@@ -45,7 +36,9 @@ async def report_on(
         run: The run.
         store: Opens the store.
         last: The position that it is about; by default the last there is.
+        visited: The runs whose reports are being made: see `merged_runs`.
     """
+    visited = set() if visited is None else visited
     entries: list[tuple[int, JournalEntry]] = []
     after = 0
     while True:
@@ -56,8 +49,10 @@ async def report_on(
         after = entries[-1][0]
     told = [each for each in entries if last is None or each[0] <= last]
     found = run_report(told)
-    merged = [entry.merged_run for _, entry in told if isinstance(entry, RunMerged)]
-    parts = [await report_on(run.sibling(each), store) for each in merged]
+    parts = [
+        await report_on(run.sibling(each), store, visited=visited)
+        async for each in merged_runs(run, (entry for _, entry in told), visited)
+    ]
     found = found.model_copy(update={"merged_runs": tuple(parts)})
     if found.status == "running" and told:
         state = fold_journal(found.run, (entry for _, entry in told), base=told[0][0] - 1)
