@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -482,6 +483,11 @@ def test_a_surviving_run_shows_the_events_of_the_merged_run(
     assert trace["merged_runs"][0]["steps"]
     for command in ("trace", "report"):
         assert f"merged into {lake}" in crewlog(command, lake).out
+    section = crewlog("trace", lake).out.partition(f"merged into {lake}")[2]
+    shown = re.findall(r"^ +((?:\d+:)*\d+(?:\.\d+)?)  \S ", section, re.MULTILINE)
+    times = [sum(60**n * float(part) for n, part in enumerate(t.split(":")[::-1])) for t in shown]
+    assert len(times) > 2
+    assert times == sorted(times), "steps and events have one clock"
     refused = crewlog("delete", pond)
     assert refused.code != 0
     assert f"crewlog delete {lake}" in " ".join(refused.err.split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crewlog.cli.delays import pending_cause, pending_words
@@ -66,10 +66,11 @@ def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
 
     The traces of merged runs follow.
     """
-    _show(screen, found, found.trace, found.sight.status, full=full)
+    _show(screen, found, found.sight.status, full=full)
 
 
-def _show(screen: Screen, found: Traced, trace: TraceView, status: str, *, full: bool) -> None:
+def _show(screen: Screen, found: Traced, status: str, *, full: bool) -> None:
+    trace = found.trace
     _head(screen, trace, status)
     depths = _depths(trace)
     things: list[StepTrace | EventView] = [*trace.steps, *trace.events]
@@ -86,7 +87,7 @@ def _show(screen: Screen, found: Traced, trace: TraceView, status: str, *, full:
     for merged in trace.merged_runs:
         screen.line("")
         screen.line((f"  merged into {plain(trace.run)}:", "dim"))
-        _show(screen, found, merged, merged.status, full=full)
+        _show(screen, replace(found, trace=merged), merged.status, full=full)
 
 
 def _begun(each: StepTrace | EventView) -> tuple[int, int]:
