@@ -229,7 +229,7 @@ def journal_line(item: EntryView, start: int) -> list[Part]:
     node, words = facts_in_words(item.data)
     return [
         (f"{item.position:>5}  {clock(at - start):>5}  ", "dim"),
-        (f"{kind:<18}", "cyan" if node else "bold"),
+        (f"{kind:<17} ", "cyan" if node else "bold"),
         (f"{node:<16}  " if node else "", ""),
         words,
     ]
