@@ -182,6 +182,21 @@ async def test_there_and_back_is_where_it_was() -> None:
     assert swapped > 50
 
 
+@pytest.mark.parametrize(
+    ("seed", "variant", "kinds"), [(20756, 1, {}), (21114, 0, {"pooled": True, "routed": True})]
+)
+async def test_a_step_that_a_change_started_is_retracted_with_the_change(
+    seed: int, variant: int, kinds: dict[str, bool]
+) -> None:
+    """Its former source has run, and was redirected: the join cannot fire."""
+    sim = await at_some_moment(seed, **kinds)
+    assert sim is not None
+    plan, before = sim.engine.plan, sim.state
+    await sim.change(other_plan(dice(f"other/{seed}/{variant}"), plan))
+    await sim.change(plan)
+    assert shape(plan, sim.state) == shape(plan, before)
+
+
 @pytest.mark.parametrize(("seed", "variant"), [(343, 0), (612, 2), (912, 2)])
 async def test_visits_of_earlier_generations_come_back_uncounted(seed: int, variant: int) -> None:
     """Queued visits that a loop has left behind: their arrivals are not counted any more."""

@@ -242,17 +242,23 @@ class JoinRemap:
         return total - max(min(fired, before.completed.get(source, 0)), is_done)
 
     def _retract_steps(self, name: NodeName, join: Join, complete: int) -> None:
-        """Retracts steps of a join that is not complete any more, unless it would stay so."""
+        """Retracts steps of a join that is not complete any more, unless it would stay so.
+
+        If the join waits for former sources again, a step that a change started is retracted in any
+        case: it was not due before that change.
+        """
         arrived = any((c or 0) > complete for c in counts_at(name, join.of, self.routing).values())
         is_asked = arrived or not self._before.completed.get(name, 0)
-        while self.routing.firings[name] > complete and (
-            is_asked or self._can_still_fire(name, join)
-        ):
+        is_back = {*join.of} <= {*self._before.generations.get(name, {})}
+        while self.routing.firings[name] > complete:
             steps = [entry for entry in self.frontier.values() if entry.node == name]
             number = self._state.visits.get(name, 0) - self.retracted_count(name)
             if not steps or not steps[-1].by_join or steps[-1].step != step_id(name, number):
                 return
             if steps[-1].status == "interrupted" or has_started(steps[-1], self._state):
+                return
+            is_undone = is_back and steps[-1].by_change
+            if not (is_undone or is_asked or self._can_still_fire(name, join)):
                 return
             del self.frontier[steps[-1].step]
             self.retracted.append(steps[-1].step)

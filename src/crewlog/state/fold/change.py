@@ -152,7 +152,7 @@ def replace_graph(state: CrewState, entry: j.GraphReplacement, position: int) ->
     for reached in remap.reached:
         firings[reached.node] = firings.get(reached.node, 0) + 1
     by_join = {reached.node for reached in remap.reached}
-    add_steps(frontier, visits, remap.reached, position, by_join=by_join)
+    add_steps(frontier, visits, remap.reached, position, by_join=by_join, by_change=True)
     add_steps(frontier, visits, remap.replaced, position)
     arrivals = dict(state.routing.arrivals)
     for node in {*remap.passed} ^ {*state.routing.passed}:

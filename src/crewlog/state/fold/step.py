@@ -85,6 +85,7 @@ def add_steps(
     waking_message: WakingMessage | None = None,
     *,
     by_join: Collection[NodeName] = (),
+    by_change: bool = False,
 ) -> None:
     """Adds a step for each reached node; it is queued if its node has another step.
 
@@ -95,6 +96,7 @@ def add_steps(
         position: The position of the entry.
         waking_message: The message that starts the steps.
         by_join: The nodes whose joins fired.
+        by_change: Whether a change starts the steps.
     """
     busy_nodes = {step.node for step in frontier.values()}
     for reached in to:
@@ -109,6 +111,7 @@ def add_steps(
             reached=position,
             requirement=reached.requirement,
             by_join=reached.node in by_join,
+            by_change=by_change,
             waking_message=waking_message,
         )
         busy_nodes.add(reached.node)

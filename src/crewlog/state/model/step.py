@@ -53,6 +53,8 @@ class FrontierStep(Model):
     since the epoch; 0: none."""
     by_join: bool = False
     """Whether `Routing.firings` counts it: its join started it in this generation."""
+    by_change: bool = False
+    """Whether a change started it, without an arrival."""
     is_detached: bool = False
     """Whether a change removed its node: its turn runs to its end, and nothing follows."""
     definition: ContentHash = ContentHash("")
