@@ -324,12 +324,13 @@ def test_a_bad_key_file_says_what_is_wrong_and_never_what_is_there(tmp_path: Pat
         '{"primaryKeyId": "CANARY", "key": 3}',
         text.replace('"primaryKeyId": ', '"primaryKeyId": 1'),
         text.replace("AesGcmKey", secret),
-        text.replace("ENABLED", "DISABLED"),
+        disabled := text.replace("ENABLED", "DISABLED"),
         text.replace('"TINK"', '"RAW"'),
     ):
         path.write_text(wrong)
         path.chmod(0o600)
-        with pytest.raises(UsageError, match="no key file") as error:
+        why = "the primary key '[0-9]+' is not enabled" if wrong == disabled else "no key file"
+        with pytest.raises(UsageError, match=why) as error:
             Keyring(path)
         assert secret not in str(error.value)
         assert error.value.__cause__ is None

@@ -182,7 +182,7 @@ def _load(path: Path) -> tuple[KeyFile, Any]:
         )
     try:
         file = _parse(text)
-        if file.current not in file.ids:
+        if file.current in file.retired:
             raise UsageError(
                 f"the primary key {file.current!r} is not enabled",
                 remedy="Enable it, or make an enabled key the primary one: `tinkey enable-key`, "
