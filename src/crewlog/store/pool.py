@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -27,6 +27,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from crewlog.errors import CrewlogError, InternalError, StoreUnavailable
 
+R = TypeVar("R")
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 """A connection of the pool. In quotes, because it is generic only in the stubs."""
 
@@ -199,16 +200,38 @@ class Pool:
         Behind a pooler all of them are one transaction.
         """
         with _translate_driver_errors(self.place):
+            async with self._acquire() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def _acquire(self) -> AsyncGenerator[Connection]:
+        try:
+            async with self._pool.acquire(timeout=_ACQUIRE_TIMEOUT) as connection:
+                if not self._connector.has_pooler:
+                    yield connection
+                    return
+                async with connection.transaction():
+                    await connection.execute(_FOR_TRANSACTION)
+                    yield connection
+        except asyncpg.ReadOnlySQLTransactionError:
+            await self._pool.expire_connections()
+            raise
+
+    async def transact(self, work: Callable[[Connection], Awaitable[R]]) -> R:
+        """Runs idempotent statements in one transaction; errors and retry as of `fetch`."""
+        with _translate_driver_errors(self.place):
             try:
-                async with self._pool.acquire(timeout=_ACQUIRE_TIMEOUT) as connection:
-                    if not self._connector.has_pooler:
-                        yield connection
-                        return
-                    async with connection.transaction():
-                        await connection.execute(_FOR_TRANSACTION)
-                        yield connection
-            except asyncpg.ReadOnlySQLTransactionError:
-                await self._pool.expire_connections()
+                return await self._transact(work)
+            except _RETRYABLE:
+                return await self._transact(work)
+
+    async def _transact(self, work: Callable[[Connection], Awaitable[R]]) -> R:
+        async with self._acquire() as connection:
+            try:
+                async with connection.transaction():
+                    return await work(connection)
+            except _LOST:
+                connection.terminate()
                 raise
 
     async def fetch(self, sql: str, *args: object) -> list[asyncpg.Record]:

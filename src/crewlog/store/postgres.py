@@ -26,7 +26,7 @@ from crewlog.store.deletion import check_no_pending_fork, reachable_heads
 from crewlog.store.key_check import check_keys
 from crewlog.store.memories import Memories, PostgresMemories
 from crewlog.store.missing_rows import BODY, DEFINITION, MissingRows
-from crewlog.store.pool import EntryConflictError, Pool
+from crewlog.store.pool import Connection, EntryConflictError, Pool
 from crewlog.store.projection import (
     InterruptProjection,
     RunProjection,
@@ -155,13 +155,16 @@ class PostgresStore:
         """See `Store`."""
         hash_ = hash_json(dict(definition))
         text, packed = self._definition(hash_, definition), pack(name)
-        async with self._pool.acquire() as connection, connection.transaction():
+
+        async def put(connection: Connection) -> CrewRow:
             await connection.execute(self._sql["lock_crew"], packed)
             await connection.execute(self._sql["put_definitions"], [hash_], [text])
             rows = await connection.fetch(self._sql["get_crew"], packed, None)
             if not rows or rows[0]["definition"] != hash_:
                 rows = await connection.fetch(self._sql["put_crew"], packed, hash_, at)
             return _crew(rows[0])
+
+        return await self._pool.transact(put)
 
     async def get_crew(self, name: CrewName, version: int | None = None) -> CrewRow | None:
         """See `Store`."""
