@@ -42,7 +42,7 @@ def ring(steps: int, model: str = "bench:say") -> Crew:
 
 
 def slow(calls: int, seconds: float) -> Crew:
-    """Agents one after the other, each of which waits for its model."""
+    """A chain of agents. Each model call takes some seconds."""
     names = [f"agent{number}" for number in range(calls)]
     model = f"bench:wait-{seconds}"
     return {"crew": "slow", "agents": {name: agent(model) for name in names}, "flow": [*names]}

@@ -22,11 +22,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
 from crewlog.authority.principals import CommandAuthorization
-from crewlog.canonical_json import hash_json
 from crewlog.errors import CommandRejected, CrewlogError, NotPermitted, RunAlreadyMerged
 from crewlog.graph.engine import Engine
 from crewlog.graph.run_merge.surviving_run import apply_merge
-from crewlog.graph.swap.live_change import check_expected
 from crewlog.ids import RunId, merge_id
 from crewlog.model import Json, is_object
 from crewlog.state import journal as j
@@ -315,8 +313,7 @@ class RunMerge:
         try:
             checked = authorize_merge(engine, pending)
             authorization.check_widening(checked, prepared.widens, "the merge")
-            check_expected(pending.expect, hash_json(prepared.definition))
-            apply_merge(engine, prepared, op=pending.merge, by=pending.by)
+            apply_merge(engine, prepared, op=pending.merge, expect=pending.expect, by=pending.by)
         # Any other handling would fail the workflow task forever. Both runs continue unchanged.
         except Exception as error:  # noqa: BLE001
             if not isinstance(error, CommandRejected):

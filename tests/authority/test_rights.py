@@ -519,9 +519,9 @@ def test_a_widening_is_refused_to_a_principal_without_grant() -> None:
         check_widening(dev, widening(old, new), "the merge")
     text = "the merge (it widens authority: agent b: max_calls 25 → 40)"
     assert text in refusal.value.message
-    nobody = merge_authorization(policy, "nobody")
-    assert not nobody.allowed
-    assert "the merge needs the right 'change', which 'nobody' does not have" in nobody.reason
+    refused = merge_authorization(policy, "nobody")
+    assert not refused.allowed
+    assert "the merge needs the right 'change', which 'nobody' does not have" in refused.reason
     check_widening(ada, widening(old, new), "the change")
     check_widening(None, widening(old, new), "the change")
     check_widening(dev, widening(new, old), "the change")

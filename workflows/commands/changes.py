@@ -390,7 +390,8 @@ def _request_merge(
     operation = merge_operation(command)
     if operation is None:
         raise InternalError("a run merge was prepared for a change that requests none")
-    live_change.check_expected(command.expect, hash_json(prepared.definition))
+    definition = hash_json(prepared.definition)
+    live_change.check_expected(command.expect, definition)
     what = _edge_text(operation)
     request = merge_request(
         engine.state,
@@ -416,7 +417,7 @@ def _request_merge(
         "id": command.id,
         "detail": what,
         "graph_version": engine.state.graph_version,
-        "definition": hash_json(prepared.definition),
+        "definition": definition,
         "merge": request.merge,
         "hash": incoming.command_hash,
         "report": change_report(report),

@@ -18,6 +18,7 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap.live_change import (
     check_consistency,
+    check_expected,
     new_run_outputs,
     plan_change,
     withdrawals,
@@ -42,7 +43,13 @@ Permissions = dict[str, tuple[AgentName, ...] | None]
 
 
 def apply_merge(
-    engine: Engine, prepared: PrepareMergeResult, *, op: str, by: str = "", reason: str = ""
+    engine: Engine,
+    prepared: PrepareMergeResult,
+    *,
+    op: str,
+    expect: str = "",
+    by: str = "",
+    reason: str = "",
 ) -> None:
     """Merges another run into this one, which continues at once with the agents of both.
 
@@ -50,11 +57,13 @@ def apply_merge(
         engine: The surviving run.
         prepared: The prepared merge.
         op: The merge's id.
+        expect: The hash that the definition of both must have; empty: any.
         by: The principal.
         reason: Why.
 
     Raises:
-        ChangeConflict: the run has changed since the merge was prepared.
+        ChangeConflict: the run has changed since the merge was prepared, or the definition of both
+            is not the expected one.
         ComponentConflict: the two runs cannot be merged.
     """
     if prepared.refused:
@@ -65,6 +74,7 @@ def apply_merge(
             "the crew was changed while the merge was prepared",
             remedy="Prepare the merge again, with the current definition.",
         )
+    check_expected(expect, plan.definition)
     if not is_same_flow(old, plan):
         raise InternalError("a merge would change the flow of the surviving run")
     report = plan_change(engine, plan)
