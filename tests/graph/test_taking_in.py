@@ -234,6 +234,20 @@ async def test_a_run_that_has_changed_meanwhile_prepares_it_anew() -> None:
     assert as_json(one.state) == before
 
 
+async def test_a_merge_into_another_definition_than_expected_is_refused() -> None:
+    """The other run may have changed since the request, which was checked, too."""
+    one, _, made = await pair()
+    before, definition = as_json(one.state), hash_json(made.definition)
+    with pytest.raises(ChangeConflict, match=f"leads to the definition {definition}"):
+        apply_merge(one.engine, made, op="m", expect="another")
+    assert as_json(one.state) == before
+    refused = made.model_copy(update={"refused": "no", "remedy": "Ask."})
+    with pytest.raises(ComponentConflict, match="no"):
+        apply_merge(one.engine, refused, op="m", expect="another")
+    apply_merge(one.engine, made, op="m", expect=definition)
+    assert one.facts("RunMerged")
+
+
 async def test_an_artifact_that_both_have_changed_is_refused() -> None:
     one, two, made = await pair()
     log, other = LogName("artifact:doc"), LogHead(head=hash_json("2"), length=2)
